@@ -30,7 +30,7 @@ interface Options {
   service: string;
   seconds: number;
   warmUpSeconds: number;
-  /** Single pushes a second; undefined: a mixed load. */
+  /** Single pushes a second; undefined means a mixed load. */
   perSecond: number | undefined;
   gateways: number;
 }

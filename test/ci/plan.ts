@@ -28,7 +28,7 @@ export interface Plan {
 export interface Situation {
   tiers: readonly Tier[];
   secondsOf: Readonly<Record<string, number>>;
-  /** Paths of the files that changed; undefined: all tests are run. */
+  /** Paths of the files that changed; undefined means that all tests are run. */
   changes: readonly string[] | undefined;
   /** Number of commits: chooses the slice, so that runs have different ones. */
   commits: number;

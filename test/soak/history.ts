@@ -63,7 +63,7 @@ export interface GoneDevice {
   /** The provider reports it as gone from a moment between these times on. */
   startedAtMs: number;
   goneAtMs: number;
-  /** From this time on the API showed the device's flag; absent: it did not. */
+  /** Time from which on the API showed the device's flag; absent if it did not. */
   flaggedAtMs?: number;
 }
 
@@ -116,7 +116,7 @@ export interface AppliedFault {
   /** Which of the two processes, if the fault is about one. */
   index?: number;
   atMs: number;
-  /** When it was undone; of a kill the moment itself. Absent: the run could not apply or undo it. */
+  /** When it was undone; of a kill the moment itself. Absent if the run could not apply or undo it. */
   healedAtMs?: number;
 }
 

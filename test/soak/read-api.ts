@@ -84,7 +84,7 @@ export async function readExport<Row>(
       if (chunks === undefined) return;
       for await (const line of readLines(chunks)) {
         const row = JSON.parse(line) as Row & { complete?: boolean };
-        // False: recipients are still being added. What is missing is found by the counts.
+        // `false` means that recipients are still being added. What is missing is found by the counts.
         if (row.complete !== undefined) return;
         onRow(row);
         after = keyOf(row);

@@ -11,7 +11,7 @@ interface Recovery {
   isOverlapping: boolean;
   /** Requests to send that began during the fault, and their times to the response. */
   during: { failed: number; answeredMs: number[] };
-  /** Until requests to send got 200 again and none failed any more; absent: not before the next fault. */
+  /** Until requests to send got 200 again and none failed any more; absent if that was not before the next fault. */
   sendsMs?: number;
   /** Until the last first arrival at a provider's devices of the pushes that were accepted during the fault. */
   arrivalsMs?: number;

@@ -21,7 +21,7 @@ export interface TestProcess {
 /** Settings of a program. */
 export interface TestProcessOptions {
   cwd?: string;
-  /** All of its environment; absent: that of the test. */
+  /** All of its environment; that of the test if absent. */
   env?: NodeJS.ProcessEnv;
   /** Destination of its output; a file is appended to. */
   output?: 'collected' | 'ignored' | 'errors shown' | { file: string };

@@ -51,17 +51,26 @@ interface PushOrigin {
 }
 
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
-/** A request that is still being accepted is committed or abandoned within seconds, even if its process dies. */
+/**
+ * Retry-After for an idempotency key whose first request is still being accepted: it is committed or abandoned within
+ * seconds, even if its process dies.
+ */
 const RETRY_AFTER_SECONDS = 1;
-/** Topics with up to this many subscribers in total are resolved when the push is accepted, like tokens. */
+/** Maximum subscribers of all topics of a push that are resolved when the push is accepted, like tokens. */
 const MAX_RESOLVED_SUBSCRIBERS = 1_000;
-/** Up to this many recipients `info.devices` excludes duplicates; above it the topics' counters are added up. */
+/** Maximum recipients for which `info.devices` excludes duplicates; above it the topics' counters are added up. */
 const MAX_EXACT_COUNT = 10_000;
 /** Interval between lease renewals while batches are written; the lease lasts several intervals. */
 const RENEW_INTERVAL_MS = 750;
-/** A due check that runs slightly early finds nothing due, and the push then waits for the next periodic check. */
+/**
+ * Delay of a due check after the due time: a check that runs slightly early finds nothing due, and the push then waits
+ * for the next periodic check.
+ */
 const DUE_MARGIN_MS = 30;
-/** Pushes due later than this are left to the periodic check, so that Redis does not hold a year of delayed jobs. */
+/**
+ * Maximum delay of a due check's job. Pushes due later wait for the periodic check, so that Redis does not hold a year
+ * of delayed jobs.
+ */
 const MAX_DUE_JOB_DELAY_MS = 86_400_000;
 
 /** Reads the header `Idempotency-Key`. @throws ApiError INVALID_PARAM */

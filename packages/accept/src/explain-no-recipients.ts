@@ -3,7 +3,7 @@ import { TOPIC_NAME } from '@carillon/core/limits';
 import type { Store } from '@carillon/store/store';
 import type { PushRequest } from './parse-push.ts';
 
-/** Every NO_RECIPIENTS text begins with this (compatibility page). */
+/** Beginning of every NO_RECIPIENTS text (compatibility page). */
 const MESSAGE_PREFIX = 'No devices matched the specified condition.';
 /** Number of tokens that are compared with the names of topics. */
 const MAX_CHECKED_NAMES = 10;

@@ -31,9 +31,9 @@ const TOPIC_PREFIX = '/topics/';
 
 const MAX_WARNINGS = 10;
 const MAX_WARNING_CHARACTERS = 64;
-/** Number of fields of an object that are checked; objects written by hand have fewer. */
+/** Maximum fields of an object that are checked; objects written by hand have fewer. */
 const MAX_CHECKED_FIELDS = 100;
-/** Shorter names are similar to too many others. */
+/** Minimum length of a name that is compared with others; shorter names are similar to too many. */
 const MIN_NAME_CHARACTERS = 5;
 
 const PUSH_FIELDS = Object.keys(pushBody.shape) as (keyof PushBody)[];

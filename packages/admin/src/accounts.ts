@@ -10,7 +10,7 @@ export interface AccountView {
   id: string;
   name: string;
   plan: AccountDocument['plan'];
-  /** Requests per minute; null: unlimited; absent: the limit of the plan. */
+  /** Requests per minute; null means unlimited, absent means the limit of the plan. */
   limit?: number | null;
   suspended: boolean;
 }

@@ -10,7 +10,7 @@ import { createKey } from './keys.ts';
 import { type Page, type PageQuery, toPage } from './page.ts';
 import { requireApp } from './require-app.ts';
 
-/** Characters that Apple allows in a bundle id; the maximum length is that of the HTTP API. */
+/** Bundle id: the characters that Apple allows, and the maximum length of the HTTP API. */
 const BUNDLE_ID = /^(?=.{1,155}$)[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*$/;
 const HOST_NAME = /^(?=.{1,253}$)([0-9a-z_-]{1,63}(\.[0-9a-z_-]{1,63})*|\[[0-9a-f:.]+\])$/;
 
@@ -79,7 +79,7 @@ function toAppView(app: AppDocument) {
     payloadLimit: app.payloadLimit ?? LIMITS.payloadCharacters,
     dataString: app.dataString ?? false,
     registration: app.registrationClosed === true ? ('closed' as const) : ('open' as const),
-    /** New devices per hour; null: unlimited. */
+    /** New devices per hour; null means unlimited. */
     registrationsPerHour:
       app.registrationsPerHour === undefined
         ? LIMITS.registrationsPerAppHour

@@ -6,8 +6,9 @@ import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
 import { MAX_SCANNED_PUSHES } from './pushes.ts';
 
+/** Maximum pushes listed for a device. */
 const DEVICE_PUSHES = 50;
-/** Sorts after every push id, which is hexadecimal. */
+/** Text that sorts after every push id, which is hexadecimal. */
 const AFTER_ALL_PUSH_IDS = 'g';
 
 /** Presence of a device; `unknown`: Redis did not respond. */

@@ -9,18 +9,25 @@ import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
-/** Workers claim due batches within a second; an older batch waits for workers that are missing or too few. */
+/**
+ * Maximum age of a due batch. Workers claim due batches within a second; an older batch waits for workers that are
+ * missing or too few.
+ */
 const MAX_BACKLOG_AGE_MS = 60_000;
 /** Maximum number of batches counted in each of the two collections that hold batches. */
 const MAX_COUNTED = 1_000;
+/** Maximum rejected credentials that are listed. */
 const MAX_LISTED = 5;
-/** A warning that processes have not repeated for this long is over. */
+/** Age after which a warning that processes have not repeated is over. */
 const PROXY_WARNING_AGE_MS = 3_600_000;
 const USABLE_STATES = new Set(['PRIMARY', 'SECONDARY', 'ARBITER']);
-/** An idle primary writes every 10 s, so that a secondary seems to be as late. */
+/** Maximum lag of a secondary. An idle primary writes every 10 s, so a secondary seems to lag by that. */
 const MAX_LAG_SECONDS = 30;
 const GIB = 1_073_741_824;
-/** Five percent of a volume; on a large volume at most what MongoDB and its journal grow by within hours. */
+/**
+ * Minimum free share of a volume. On a large volume {@link MAX_REQUIRED_BYTES} is enough: MongoDB and its journal take
+ * hours to grow by that.
+ */
 const MIN_FREE_SHARE = 0.05;
 const MIN_FREE_BYTES = GIB;
 const MAX_REQUIRED_BYTES = 10 * GIB;

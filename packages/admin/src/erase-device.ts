@@ -24,8 +24,9 @@ async function requireDeletedDevice(
 }
 
 /**
- * Erases the token of a deleted device from the pushes of its app, whose recipients keep their positions and outcomes,
- * and removes the record of the deletion once no push can be accepted for the device any more. May be repeated.
+ * Erases the token of a deleted device from the pushes of its app. The recipients of these pushes keep their positions
+ * and outcomes. Removes the record of the deletion once no push can be accepted for the device any more. May be
+ * repeated.
  *
  * @param onProgress is called with the number of pushes that were read
  * @throws AdminError DEVICE_NOT_FOUND

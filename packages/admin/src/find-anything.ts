@@ -11,10 +11,12 @@ export interface SearchResult {
 }
 
 const MAX_RESULTS = 20;
-/** A provider token is looked up in this many apps: one index entry each. */
+/** Maximum apps in which a provider token is looked up: one index entry each. */
 const MAX_APPS = 10_000;
 const MIN_NAME_CHARACTERS = 2;
+/** Minimum length of a text that is looked up as a provider address. */
 const MIN_ADDRESS_CHARACTERS = 16;
+/** Maximum length of a text that is looked up. */
 const MAX_CHARACTERS = 4_096;
 
 type FindStore = Pick<Store, 'apps' | 'pushes' | 'devices'>;

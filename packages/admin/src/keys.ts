@@ -41,7 +41,7 @@ export async function listKeys(
 /**
  * Revokes a key. API processes cache keys, so it works for up to 10 more seconds.
  *
- * @param app the only app whose key it may be; absent: any
+ * @param app the only app whose key it may be; any app's key is revoked if absent
  * @throws AdminError KEY_NOT_FOUND when it does not exist or is already revoked
  */
 export async function revokeKey(

@@ -6,10 +6,10 @@ import { AdminError } from './admin-error.ts';
 import { type Page, type PageQuery, toPage } from './page.ts';
 import { requireApp } from './require-app.ts';
 
-/** Number of an app's newest pushes that `listDevicePushes` scans: about 25 MB, which only MongoDB reads. */
+/** Maximum newest pushes of an app that `listDevicePushes` scans: about 25 MB, which only MongoDB reads. */
 export const MAX_SCANNED_PUSHES = 1_000;
 
-/** Sorts after every push id, which is hexadecimal. */
+/** Text that sorts after every push id, which is hexadecimal. */
 const AFTER_ALL_PUSH_IDS = 'g';
 /** Maximum number of recipients that are listed with a provider's error. */
 const MAX_LISTED_ERRORS = 100;

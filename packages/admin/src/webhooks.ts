@@ -14,7 +14,7 @@ import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { AdminError } from './admin-error.ts';
 import { requireApp } from './require-app.ts';
 
-/** Counting what is pending for a webhook ends here, so that a list is cheap however much that is. */
+/** Maximum count of what is pending for a webhook: counting ends here, so that a list is cheap. */
 export const MAX_PENDING_COUNTED = 100;
 
 /** A webhook with what is not sent yet. */
@@ -121,7 +121,7 @@ export async function requestTestEvent(
 /**
  * Marks the pushes of a time range to be reported again, as far as they are stored.
  *
- * @param maxMs time after which no further pushes are marked; absent: all are
+ * @param maxMs time after which no further pushes are marked; all are marked if absent
  * @returns how many were marked, and if some are left, the last of them, for the next call
  * @throws AdminError WEBHOOK_NOT_FOUND
  */

@@ -1,4 +1,4 @@
-/** Limit of the doublings, so that the ceiling stays a finite number. With it a second becomes twelve days. */
+/** Maximum doublings, so that the ceiling stays a finite number. With it a second becomes twelve days. */
 const MAX_DOUBLINGS = 20;
 
 /** Bounds of a backoff, in milliseconds: the ceiling of the first delay, and that of all later ones. */

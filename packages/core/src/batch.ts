@@ -43,7 +43,7 @@ export function splitTokens(joined: string): string[] {
   return joined === '' ? [] : joined.split(' ');
 }
 
-/** Stands in joined tokens for a device that was erased. No device token contains it. */
+/** Text in joined tokens in place of an erased device. No device token contains it. */
 export const ERASED_TOKEN = '*';
 
 /** Replaces a token in joined tokens by {@link ERASED_TOKEN}. The positions of the others stay. */

@@ -17,8 +17,8 @@ type ProviderDescriptor = Extract<Descriptor, { provider: object }>;
 type SecretSchema = ProviderDescriptor['provider']['secrets'][number];
 
 /**
- * Batch numbers that a page of a fan-out reserves, one for each channel number. Fixed: workers of two releases share
- * the numbering of a push, and a stride that followed the list of channels would let the batches of two pages collide.
+ * Batch numbers that a page of a fan-out reserves, one for each channel number. The number is fixed: workers of two
+ * releases share the numbering of a push, and with another stride the batches of two pages could collide.
  */
 export const BATCH_NUMBERS_PER_PAGE = 16;
 
@@ -57,8 +57,9 @@ const NUMBERS = new Map<Channel, number>(
 );
 
 /**
- * Finds the first channel by which a device of this platform is reached. Undefined: the device was registered by a
- * newer release than this process.
+ * Finds the first channel by which a device of this platform is reached.
+ *
+ * @returns undefined if a newer release than this process registered the device
  */
 export function findChannel(platform: string): Channel | undefined {
   return BY_PLATFORM.get(platform)?.name;

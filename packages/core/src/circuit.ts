@@ -6,19 +6,25 @@ import {
   type Trouble,
 } from './troubled-recipients.ts';
 
-/** Different recipients whose answers count for the upstream: those of fewer count for these recipients only. */
+/**
+ * Minimum different recipients whose answers count for the upstream. Answers of fewer count for these recipients only.
+ */
 export const SEVERAL = 3;
-/** Longest open period without a Retry-After: a recovered provider is used again within a minute. */
+/** Maximum open period without a Retry-After: a recovered provider is used again within a minute. */
 export const MAX_OPEN_MS = 60_000;
 /** Refusals of a recipient, after its first, with which it fails if others were accepted before each of them. */
 export const REFUSED_ROUNDS = 3;
+/** Doublings of the backoff for the first open period. */
 const INITIAL_DOUBLINGS = 1;
+/** Minimum open period, in milliseconds. */
 const MIN_OPEN_MS = 500;
-/** Delay of other requests while a probe is in flight, or others that may close the circuit. */
+/** Delay of other requests while a probe, or a request that may close the circuit, is in flight. */
 const PROBE_WAIT_MS = 500;
-/** Part of the open period after which a recipient that leaves the probe to others comes back. */
+/** Delay of a recipient that leaves the probe to others, as a part of the open period. */
 const LEAVING_PART = 1 / 8;
-/** Part of the open period for which a recipient rests in addition when its probe has failed: another one's turn. */
+/**
+ * Additional rest of a recipient whose probe has failed, as a part of the open period: another recipient gets a turn.
+ */
 const PROBED_PART = 1 / 2;
 
 /** Closed: all is sent. Open: nothing is. Half-open: one probe. */
@@ -36,9 +42,9 @@ export interface Refusal {
 export type Circuit = ReturnType<typeof createCircuit>;
 
 /**
- * Creates a closed circuit. An answer counts for the recipient that got it. It counts for the upstream, and opens the
- * circuit, when several recipients got such an answer and no request that was sent after theirs was accepted: one
- * recipient, in any number of pushes, stops no other.
+ * Creates a closed circuit. An answer counts for the recipient that got it. The circuit opens when several recipients
+ * got such an answer and the provider accepted no request that was sent after theirs. One recipient stops no other, in
+ * any number of pushes.
  *
  * @param now monotonic clock, milliseconds
  * @param random from 0 to 1

@@ -1,9 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
+/** Number of groups of 16 bits in the network of an IPv6 address. */
 const NETWORK_GROUP_COUNT = 4;
 
-/** Prefixes whose last 32 bits are an IPv4 address: mapped (RFC 4291, 2.5.5.2) and NAT64 (RFC 6052, 2.1). */
+/**
+ * Prefixes of addresses whose last 32 bits are an IPv4 address: mapped (RFC 4291, 2.5.5.2) and NAT64 (RFC 6052, 2.1).
+ */
 const IPV4_PREFIXES = [
   ipaddr.IPv6.parseCIDR('::ffff:0:0/96'),
   ipaddr.IPv6.parseCIDR('64:ff9b::/96'),
@@ -27,7 +30,7 @@ export function toAddressGroup(address: string): string {
   return `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
 
-/** Ranges of addresses that an operator's proxy has, and hardly any client on the internet (RFC 1918, 4193, 6598). */
+/** Address ranges of operators' proxies, used by hardly any client on the internet (RFC 1918, 4193, 6598). */
 const PRIVATE_RANGES: ReadonlySet<string> = new Set([
   'private',
   'uniqueLocal',

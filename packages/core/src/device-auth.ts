@@ -9,7 +9,9 @@ import {
 /** Server keys for device credentials, newest first: the first one signs, all of them verify. */
 export type DeviceAuthKeys = readonly { id: number; key: KeyObject }[];
 
+/** Characters of an auth that name its key: hexadecimal digits. */
 const KEY_ID_LENGTH = 2;
+/** Characters of an auth. */
 const AUTH_LENGTH = 64;
 
 /** Parses `1:<hex>,2:<hex>` (key id 0–255, at least 32 bytes). @throws Error on any other form */

@@ -69,6 +69,7 @@ export function newClaimId(): string {
   return takeFromPool(9).toString('base64url');
 }
 
+/** Minimum digits of a batch's number in its id. */
 const SEQUENCE_DIGITS = 6;
 
 /**

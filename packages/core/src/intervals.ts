@@ -1,7 +1,6 @@
 /*
- * An idle process spends its CPU time on waking up: with a timer for each of its periodic tasks it would wake up for each of
- * them. So all of them share a timer, and are due at multiples of their intervals: one that is due every 5 s runs together with
- * one that is due each second.
+ * An idle process spends its CPU time on waking up, so all periodic tasks share one timer. Tasks are due at multiples
+ * of their intervals: a task of 5 s runs together with a task of 1 s.
  */
 
 interface Task {
@@ -10,7 +9,7 @@ interface Task {
   run: () => void;
 }
 
-/** Tasks due so soon run now: a timer of Node may fire up to a millisecond early. */
+/** Time before its due time at which a task may run: a timer of Node may fire up to a millisecond early. */
 const EARLY_MS = 2;
 
 const tasks = new Set<Task>();

@@ -1,5 +1,6 @@
 import { ApiError } from './api-error.ts';
 
+/** Character codes of JSON's syntax. */
 const QUOTE = 34;
 const COMMA = 44;
 const COLON = 58;

@@ -16,6 +16,7 @@ export const OUTCOMES = {
 } as const;
 export type OutcomeName = keyof typeof OUTCOMES | 'failed';
 
+/** Code of the first reason in {@link FAILURES}; a failed delivery is stored as this plus the reason's index. */
 const FIRST_FAILURE = 16;
 
 /** Reasons of failed deliveries. The index is stored, so the list is append-only. */
@@ -42,7 +43,7 @@ export function isFailure(code: number): boolean {
   return code >= FIRST_FAILURE;
 }
 
-/** Reasons of a newer release share this bit, which keeps the mask a positive 32-bit number. */
+/** Bit that all reasons of newer releases share, which keeps the mask a positive 32-bit number. */
 const LAST_FAILURE_BIT = 30;
 
 /** Returns the bit of a reason in {@link failureMask}. */
@@ -73,7 +74,7 @@ export function describeOutcome(code: number): { outcome: OutcomeName; reason?: 
 /** Number of recipients by outcome; outcomes without recipients are omitted. */
 export type OutcomeCounts = Partial<Record<OutcomeName, number>>;
 
-/** Number of values of a byte. */
+/** Number of outcome codes: the values of a byte. */
 const CODES = 256;
 /** All zero between two calls of {@link addOutcomes}. Shared, because most batches have one recipient: an array for each is garbage. */
 const countsByCode = new Uint32Array(CODES);

@@ -1,6 +1,6 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
-/** IANA's registry of special-purpose addresses that aren't globally reachable, and multicast. */
+/** Networks of IPv4 that are not globally reachable (IANA's registry of special-purpose addresses), and multicast. */
 const SPECIAL_IPV4 = [
   '0.0.0.0/8',
   '10.0.0.0/8',
@@ -19,9 +19,11 @@ const SPECIAL_IPV4 = [
   '240.0.0.0/4',
 ];
 const GLOBAL_IPV6 = ['2000::/3'];
-/** Within it: protocol assignments, documentation, and 6to4, which carries an IPv4 address. */
+/**
+ * Networks within {@link GLOBAL_IPV6} for protocol assignments, documentation, and 6to4, which carries an IPv4 address.
+ */
 const SPECIAL_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
-/** IPv4 addresses as networks without IPv4 reach them (RFC 6052). */
+/** Networks of addresses that carry an IPv4 address, for clients without IPv4 (RFC 6052). */
 const NAT64_IPV6 = ['64:ff9b::/96'];
 
 const specialIpv4 = createBlockList(SPECIAL_IPV4, 'ipv4');

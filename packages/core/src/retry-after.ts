@@ -4,7 +4,7 @@ const HTTP_DATES = [
   /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/,
   /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/,
 ];
-/** Longest wait in seconds. Any number of digits is valid, and many would be Infinity. */
+/** Maximum wait in seconds. A Retry-After may have any number of digits, and many would be Infinity. */
 const MAX_SECONDS = 999_999_999_999;
 
 /**

@@ -1,10 +1,10 @@
 const BASE_BACKOFF_MS = 1_000;
 const MAX_BACKOFF_MS = 600_000;
-/** Doublings after which a ceiling has long reached the maximum, so that it stays a finite number. */
+/** Maximum doublings: by then a ceiling has long reached its maximum, and it stays a finite number. */
 const MAX_DOUBLINGS = 20;
-/** Longest Retry-After that is honoured: the provider is tried once a day. */
+/** Maximum Retry-After that is honoured: the provider is tried once a day. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
-/** Share of a Retry-After by which attempts are spread, so that they don't all come at once. */
+/** Spread of attempts after a Retry-After, as a share of it, so that they don't all come at once. */
 const JITTER = 0.1;
 
 /**

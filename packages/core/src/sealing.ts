@@ -18,7 +18,7 @@ export interface Sealed {
 }
 
 const CIPHER = 'aes-256-gcm';
-/** NIST SP 800-38D, 8.2.1: 96 bits. */
+/** Length of a nonce: 96 bits (NIST SP 800-38D, 8.2.1). */
 const NONCE_BYTES = 12;
 
 /** Parses `1:<64 hex>,0:<64 hex>`. @throws Error on any other form, and if two keys have the same id */

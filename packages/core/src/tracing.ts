@@ -50,11 +50,11 @@ export interface Span {
 /** Records spans. Without tracing there is none: `undefined` is all that other code has to check. */
 export interface Tracer {
   /**
-   * Starts the trace of a request, or continues the caller's. Undefined: the trace is not sampled, by the caller's
-   * decision or, without a caller's trace, by the ratio.
+   * Starts the trace of a request, or continues the caller's.
    *
    * @param traceparent the request's header; a malformed one is ignored
    * @param startedAt by the monotonic clock (`performance.now()`)
+   * @returns undefined if the trace is not sampled, by the caller's decision or, without a caller's trace, by the ratio
    */
   startRequest(
     name: SpanName,
@@ -62,7 +62,11 @@ export interface Tracer {
     startedAt: number,
     attributes: SpanAttributes,
   ): Span | undefined;
-  /** Continues a sampled trace of another process. Undefined: the context is absent or malformed. */
+  /**
+   * Continues a sampled trace of another process.
+   *
+   * @returns undefined if the context is absent or malformed
+   */
   continueTrace(
     name: SpanName,
     traceparent: string | undefined,

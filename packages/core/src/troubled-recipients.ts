@@ -1,10 +1,12 @@
 import { computeRetryDelayMs } from './retry-policy.ts';
 
-/** Recipients with trouble that are remembered for an upstream; the oldest is forgotten first. */
+/** Maximum recipients with trouble that are remembered for an upstream; the oldest is forgotten first. */
 const MAX_TROUBLED = 200;
-/** Time after which a recipient's trouble is forgotten: the process counts its rounds, also if others try it between. */
+/**
+ * Time for which a recipient's trouble is remembered. The process counts its rounds, also if others try it in between.
+ */
 const TROUBLE_MS = 3_600_000;
-/** Rest of a recipient after a refusal, and the longest after failures: all of its pushes share it. */
+/** Rest of a recipient after a refusal, and its maximum rest after failures. All pushes of the recipient share it. */
 export const REFUSED_ROUND_MS = 60_000;
 /** Delay of the other pushes of a troubled recipient while one of them is in flight. */
 const IN_FLIGHT_WAIT_MS = 2_000;
@@ -41,8 +43,8 @@ export interface Trouble {
 }
 
 /**
- * Creates an empty memory of recipients with trouble. The order of the requests decides what an answer tells, not that
- * of the answers: fast refusals say nothing about requests that were sent after them.
+ * Creates an empty memory of recipients with trouble. The order of the requests decides, not the order of the answers:
+ * fast refusals say nothing about requests that were sent after them.
  *
  * @param now monotonic clock, milliseconds
  */

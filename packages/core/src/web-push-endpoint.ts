@@ -7,6 +7,7 @@ const PUSH_SERVICES = [
   '.push.apple.com',
 ];
 
+/** Maximum length of an endpoint. */
 const MAX_CHARACTERS = 2_048;
 
 /** A Web Push service that the operator allows besides those of the browser vendors. */

@@ -19,7 +19,7 @@ export interface DispatchPlan {
   /**
    * Checks the recipients of a part just before it is sent.
    *
-   * @returns undefined: nothing may be sent, and they get no result
+   * @returns undefined if nothing may be sent; the recipients then get no result
    */
   beforeSend(recipients: readonly Recipient[]): Promise<SendPermission | undefined>;
   /**
@@ -51,7 +51,7 @@ interface PartResults {
 
 const NO_POSITIONS: ReadonlySet<number> = new Set();
 const NO_RESULTS: PartResults = { results: new Map(), handedOn: NO_POSITIONS };
-/** Results of recipients whose inbox row their gateway waits for. */
+/** Results of recipients whose gateway waits for their inbox row. */
 const ROW_AWAITED: ReadonlySet<DeliveryResult> = new Set(['syncing', 'backpressure']);
 
 /** The recipients of a dispatch at one gateway. */

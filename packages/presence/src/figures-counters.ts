@@ -1,9 +1,9 @@
 import { processCounts } from '@carillon/core/process-counts';
 import { FIELDS, MINUTE_MS } from './figures.ts';
 
-/** A gauge that has not changed is written again after this time, before readers take it for outdated. */
+/** Interval at which an unchanged gauge is written again, before readers take it for outdated. */
 const GAUGE_REFRESH_MS = 9_000;
-/** Minutes of counters that wait for Redis; older ones are added to the oldest of these. */
+/** Maximum minutes of counters that wait for Redis; older ones are added to the oldest of these. */
 const MAX_WAITING_MINUTES = 60;
 
 /** Counters to add to one minute, by field. */

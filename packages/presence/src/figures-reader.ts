@@ -11,7 +11,7 @@ import {
 import type { Redis } from './redis.ts';
 import { timeToMs } from './redis-time.ts';
 
-/** The minutes that one read returns, the current one included. */
+/** Maximum minutes that one read returns, the current one included. */
 export const MAX_MINUTES = 60;
 
 /** The figures of the last hour, of all processes. Times are milliseconds by Redis's clock. */

@@ -5,7 +5,9 @@ import { readScript } from './read-script.ts';
 import type { Redis } from './redis.ts';
 import { timeToMs } from './redis-time.ts';
 
-/** Longer than the interval of the writes, so that the counts stay with one scheduler. */
+/**
+ * TTL of the `backlog-reader` key: longer than the interval of the writes, so that the counts stay with one scheduler.
+ */
 const BACKLOG_READER_SECONDS = 12;
 
 const ADD_FIGURES = readScript('add-figures');

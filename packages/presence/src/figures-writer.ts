@@ -5,10 +5,13 @@ import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
 import { createFiguresSender } from './figures-sender.ts';
 import { createRedis, type RedisAddress } from './redis.ts';
 
+/** Interval of the writes to Redis. */
 const INTERVAL_MS = 5_000;
-/** Longest wait for the pending counts, which must not delay the counters. */
+/** Maximum wait for the pending counts, which must not delay the counters. */
 const BACKLOG_TIMEOUT_MS = 2_000;
+/** Maximum duration of the last write. */
 const STOP_TIMEOUT_MS = 500;
+/** Minimum interval between two log lines about failed writes. */
 const REPORT_INTERVAL_MS = 60_000;
 
 /** Settings of a process's figures. */
@@ -25,9 +28,9 @@ type ReadBacklog = () => Promise<readonly BacklogFigures[] | undefined>;
 
 /**
  * Adds the counts of this process (`core/process-counts`) to the figures in Redis, every 5 s in one command, and only
- * if there is something to write. Redis may fail or be absent: what was not added stays and is added later, to the
- * minute in which it was counted. A write whose response was lost is sent again under its number, which Redis keeps
- * for a day, so it is added once. Counts that a killed process has not sent yet are lost.
+ * if there is something to write. Counts that Redis did not accept are added later, to the minute in which they were
+ * counted. A write whose response was lost is sent again under its number, which Redis keeps for a day, so it is added
+ * once. Counts that a killed process has not sent yet are lost.
  */
 export function startFigures(
   address: RedisAddress,

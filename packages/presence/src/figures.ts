@@ -6,11 +6,11 @@ import { hashTag, type Redis } from './redis.ts';
  * gauges hold the last value and its time. All of it can be lost.
  */
 
-/** Time for which a minute can be read. */
+/** TTL of the hash of a minute. */
 export const FIGURES_TTL_SECONDS = 86_400;
-/** Time for which the figures count as watched after a viewer was seen. */
+/** TTL of the `watched` key: the figures count as watched for this long after a viewer was seen. */
 export const WATCHED_TTL_SECONDS = 15;
-/** A gauge that is older belongs to a process that has ended, or to one that can't reach Redis. */
+/** Maximum age of a gauge. An older one belongs to a process that has ended or can't reach Redis. */
 export const MAX_GAUGE_AGE_MS = 15_000;
 /** Length of a minute, and of the range that one hash holds. */
 export const MINUTE_MS = 60_000;

@@ -10,15 +10,21 @@ import { createReplySender } from './reply-sender.ts';
 
 const ENTRIES_PER_READ = 16;
 /**
- * Handled messages are trimmed after this number of entries, or after this time: otherwise each read would cost a
- * command.
+ * Handled entries after which the stream is trimmed, or after {@link TRIM_INTERVAL_MS}: otherwise each read would cost
+ * a command.
  */
 const TRIM_ENTRIES = 16;
 const TRIM_INTERVAL_MS = 1_000;
+/** Delay of the next read after a failed one. */
 const RETRY_DELAY_MS = 200;
-/** Messages that waited this long are close to their deadline: the gateway sets its credit to 0. */
+/**
+ * Maximum wait of a message in the stream. Later ones are close to their deadline: the gateway sets its credit to 0.
+ */
 const MAX_LAG_MS = 400;
-/** With credit 0 the stream stays empty; a short block soon detects the end of the lag. */
+/**
+ * Block time of a read while the gateway lags. With credit 0 the stream stays empty; a short block soon detects the end
+ * of the lag.
+ */
 const LAGGING_BLOCK_MS = 50;
 
 /** Handlers of a gateway for messages and state changes; implemented by the gateway and by the tests' gateway. */

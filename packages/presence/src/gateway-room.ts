@@ -1,4 +1,7 @@
-/** Recipients in flight from one worker to one gateway, which has not written them yet: four of the largest batches. */
+/**
+ * Maximum recipients in flight from one worker to one gateway that has not written them yet: four of the largest
+ * batches.
+ */
 const MAX_UNHANDLED = 4_000;
 
 /** Gives the room of a dispatch back. Idempotent. */

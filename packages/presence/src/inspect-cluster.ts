@@ -1,8 +1,9 @@
 import type { Cluster } from 'ioredis';
 import type { ReadNode, RedisTopology } from './redis-topology.ts';
 
+/** Number of hash slots of a Redis Cluster. */
 const SLOTS = 16_384;
-/** With a longer time a failover takes more than ten seconds. */
+/** Maximum `cluster-node-timeout`: with a longer one a failover takes more than ten seconds. */
 const MAX_NODE_TIMEOUT_MS = 5_000;
 
 type Server = ReturnType<Cluster['nodes']>[number];

@@ -6,7 +6,7 @@ import type { ReadNode, RedisTopology } from './redis-topology.ts';
 
 type SentinelTarget = Extract<RedisTarget, { kind: 'sentinel' }>;
 
-/** With a longer time a failover takes more than ten seconds. */
+/** Maximum `down-after-milliseconds`: with a longer one a failover takes more than ten seconds. */
 const MAX_DOWN_AFTER_MS = 5_000;
 const MIN_SENTINELS = 3;
 const SETTINGS: RedisSettings = {

@@ -1,4 +1,4 @@
-/** Lifetimes in Redis, in seconds. */
+/** TTLs of keys in Redis, in seconds. */
 export const TTL_SECONDS = {
   /** Presence entry of a device; its gateway refreshes it well before it expires. */
   presence: 300,
@@ -44,7 +44,7 @@ export function createPresenceKeys(tag?: string) {
   };
 }
 
-/** Ids are base64url, which has no such character. */
+/** Separator of ids, which are base64url and don't contain it. */
 const SEPARATOR = '|';
 
 /**

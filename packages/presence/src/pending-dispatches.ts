@@ -2,7 +2,7 @@ import { countAttributes, type Span, type Tracer } from '@carillon/core/tracing'
 import type { Delivery } from './gateway-messages.ts';
 import type { DeliveryResult, Reply } from './replies.ts';
 
-/** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
+/** Wait for replies after the deadline: 1 s for the device's PUBACK, 0.5 s for the transport. */
 const REPLY_GRACE_MS = 1_500;
 
 /** A dispatch that waits for results. */

@@ -18,7 +18,9 @@ interface ReadEntries {
 export function createPresenceReader(server: Pick<PresenceServer, 'redis' | 'keys'>) {
   const read = createEntryReader(server);
   return {
-    /** Returns the entry of each device in the order of the tokens; undefined: it is offline. Throws if Redis fails. */
+    /**
+     * Returns the entry of each device in the order of the tokens, undefined for an offline one. Throws if Redis fails.
+     */
     lookup: async (tokens: readonly string[]): Promise<(PresenceEntry | undefined)[]> =>
       decodeEntries(await read(tokens)),
     /** Returns which devices are online, in the order of the tokens, without decoding more. Throws if Redis fails. */

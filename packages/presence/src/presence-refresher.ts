@@ -2,18 +2,19 @@ import { startInterval } from '@carillon/core/intervals';
 import { TTL_SECONDS } from './keys.ts';
 import type { ConnectedDevice, PresenceRegistry } from './presence-registry.ts';
 
+/** Interval between two ticks with work to do. */
 const TICK_MS = 100;
-/** Between ticks with nothing to do: each wakes the process. */
+/** Interval between two ticks with nothing to do: each wakes the process. */
 const IDLE_TICK_MS = 1_000;
-/** 2,500 a second: a gateway with 15,000 devices registers all of them again within 6 s. */
+/** Maximum registrations in a tick. At 2,500 a second a gateway registers 15,000 devices again within 6 s. */
 const REGISTRATIONS_PER_TICK = 250;
-/** Each entry is refreshed three times within its lifetime. */
+/** Interval between two refreshes of an entry: three within its lifetime. */
 const REFRESH_INTERVAL_MS = (TTL_SECONDS.presence / 3) * 1_000;
-/** After a reconnect all entries are checked within this time, so that inboxes are read within 10 s. */
+/** Duration of the check of all entries after a reconnect; with it inboxes are read within 10 s. */
 const RECHECK_WINDOW_MS = 8_000;
-/** Maximum refreshes per tick, however late the cycle is. */
+/** Maximum refreshes in a tick, however late the cycle is. */
 const REFRESHES_PER_TICK = 500;
-/** A restarted Redis may have lost writes of this time (an append-only file synced each second). */
+/** Age of writes that a restarted Redis may have lost (an append-only file synced each second). */
 const REDIS_LOSS_WINDOW_MS = 10_000;
 
 /**

@@ -27,10 +27,11 @@ interface RateEvent {
   windowMs: number;
 }
 
-/** A healthy Redis responds in 0.1 ms; a request waits for an unhealthy one at most this long. */
+/** Maximum wait of a request for Redis. A healthy Redis responds in 0.1 ms. */
 const REDIS_TIMEOUT_MS = 100;
 /** Time after a failure during which Redis is not called, so that only one request waits in that time. */
 const RETRY_DELAY_MS = 500;
+/** Maximum keys whose window is remembered. */
 const MAX_KEYS = 50_000;
 
 const COUNT_EVENTS = readScript('count-events');

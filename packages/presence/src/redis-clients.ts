@@ -14,7 +14,10 @@ type ClusterSettings = Omit<ClusterOptions, 'redisOptions'> & { redisOptions: No
 /** A command of the library, marked once its failure would be counted. */
 type WatchedCommand = Command & { isWatched?: true };
 
-/** A server that responds to nothing for so long after it has accepted a connection is suspended or overloaded. */
+/**
+ * Maximum wait for a server's first response on a new connection. A server that stays silent for longer is suspended or
+ * overloaded.
+ */
 const FIRST_RESPONSE_MS = 2_000;
 
 /**
@@ -70,8 +73,8 @@ class CountingCluster extends Cluster {
   }
 
   /**
-   * Connects. When the first node says that the cluster is failing, as it does during a failover, the library connects
-   * again and never settles the wait for the first attempt: a worker of BullMQ would wait without end.
+   * Connects. During a failover the first node may say that the cluster is failing. The library then connects again and
+   * never settles the wait for the first attempt, so a worker of BullMQ would wait without end.
    *
    * @throws Error when it does not connect again
    */
@@ -113,7 +116,7 @@ function isScriptMissing(error: Error): boolean {
   return error.message.startsWith('NOSCRIPT');
 }
 
-/** A Sentinel that does not respond is skipped after this time. */
+/** Maximum wait for a Sentinel's response; after it the Sentinel is skipped. */
 const SENTINEL_TIMEOUT_MS = 1_000;
 
 /** Creates the client of a target. It connects at once unless `lazyConnect` is set. */
@@ -159,16 +162,20 @@ export function createClient(
   }
 }
 
-/** A command follows its slot, and waits for a replica to be promoted, until its own timeout; a worker's has none. */
+/**
+ * Maximum redirections of a command. It follows its slot, and waits for a replica to be promoted, until its own
+ * timeout; a worker's command has no timeout.
+ */
 const MAX_REDIRECTIONS = 16;
 const WORKER_REDIRECTIONS = 300;
 const REDIRECTION_DELAY_MS = 100;
-/** For a slot that is being moved the response to some commands is TRYAGAIN. */
+/** Delay after the response TRYAGAIN, which some commands get while their slot is being moved. */
 const TRY_AGAIN_DELAY_MS = 20;
+/** Timeout of a read of the slots. */
 const SLOTS_TIMEOUT_MS = 2_000;
 /**
- * Interval in which the slots are read, besides each time when a command is redirected: a node that is suspended redirects
- * nothing. A worker has many clients, and finds out by its socket's timeout.
+ * Interval between two reads of the slots, which redirections cause too: a suspended node redirects nothing. A worker
+ * has many clients and notices a suspended node by its socket's timeout.
  */
 const SLOTS_INTERVAL_MS = 5_000;
 const WORKER_SLOTS_INTERVAL_MS = 30_000;

@@ -1,3 +1,4 @@
+/** Maximum samples of Redis's time that are kept. */
 const MAX_SAMPLES = 5;
 
 /**

@@ -11,7 +11,7 @@ export type Redis = RedisServer | Cluster;
 export interface RedisAddress {
   /** Address of a server, of Sentinels or of a cluster (core/redis-url). */
   url: string;
-  /** Certificate of the authority that signed the server's certificate, PEM; absent: the public authorities. */
+  /** Certificate of the authority that signed the server's certificate, PEM; the public authorities if absent. */
   ca?: string | undefined;
 }
 
@@ -22,11 +22,13 @@ export type OnRedisError = (error: Error) => void;
 export const BLOCK_MS = 1_000;
 
 const CONNECT_TIMEOUT_MS = 2_000;
+/** Maximum wait for a new connection to become ready. */
 const INITIAL_WAIT_MS = 2_000;
+/** Maximum delay between two reconnects. */
 const MAX_RETRY_DELAY_MS = 1_000;
 /**
- * While Redis loads its data, it estimates how long that takes; the library waits for so long, up to ten seconds. The
- * estimate is in whole seconds, and of a fast start that crosses a second it is far too long.
+ * Maximum wait while Redis loads its data. The library waits as long as Redis estimates, up to ten seconds. The
+ * estimate is in whole seconds, so it is far too long for a fast start that crosses a second.
  */
 const LOADING: RedisSettings = { maxLoadingRetryTime: MAX_RETRY_DELAY_MS };
 
@@ -37,13 +39,15 @@ function retryDelayMs(attempt: number): number {
 }
 
 /**
- * Interval of the pings of a connection that may be idle. A suspended server closes none, and without a command in flight there
- * is no timeout: such a connection would be left some seconds after the first command that needs it. A cluster's client needs no
- * pings, because it reads the slots regularly.
+ * Interval between two pings of a connection that may be idle. A suspended server closes no connection, and without a
+ * command in flight there is no timeout: the process would notice seconds after the next command. A cluster's client
+ * needs no pings, because it reads the slots regularly.
  */
 const PING_INTERVAL_MS = 5_000;
 
-/** Commands fail at once while Redis is known to be unavailable; none is repeated after a reconnect. */
+/**
+ * Settings with which commands fail at once while Redis is known to be unavailable; none is repeated after a reconnect.
+ */
 const FAIL_FAST: RedisSettings = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
@@ -190,8 +194,9 @@ export async function pingRedis(address: RedisAddress): Promise<void> {
   await probeRedis(address, (redis) => redis.eval('return 1', 0));
 }
 
-/** A key that nothing reads. */
+/** Key that nothing reads. */
 const WRITE_PROBE_KEY = 'probe:write';
+/** TTL of the key that the write probe sets. */
 const WRITE_PROBE_MS = 1_000;
 
 /** Returns arguments of a SET that a Redis rejects while it takes no writes: its memory or the disk of its log is full. */

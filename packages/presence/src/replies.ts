@@ -25,7 +25,7 @@ export type DeliveryResult =
  */
 export type Report = DeliveryResult | 'handled';
 
-/** The index of a report is sent through Redis between processes of different versions: append-only. */
+/** Reports by their code. The code is sent through Redis between processes of different versions: append-only. */
 const REPORT_CODES: readonly Report[] = [
   'acknowledged',
   'unacked',
@@ -47,6 +47,7 @@ export interface Reply {
   trace?: string;
 }
 
+/** Length of a bitmap with a bit for each position of a batch. */
 const BITMAP_BYTES = 128;
 
 /** Where the results of a dispatch are sent: the reply stream of a worker, and its claim on the batch. */

@@ -2,9 +2,11 @@ import { TTL_SECONDS } from './keys.ts';
 import type { Redis } from './redis.ts';
 import { createResultBatch, type ReplyTo, type Report } from './replies.ts';
 
+/** Minimum interval between two writes of replies. */
 const REPLY_INTERVAL_MS = 10;
+/** Age after which replies are trimmed from a stream. */
 const REPLY_RETENTION_MS = 60_000;
-/** A reply stream that was written gets its expiry within this time. */
+/** Maximum delay until a reply stream that was written gets its expiry. */
 const EXPIRE_DELAY_MS = 2_000;
 
 /**
@@ -46,8 +48,8 @@ export function createReplySender(redis: Redis, now: () => number) {
 }
 
 /**
- * Sets the expiry of reply streams soon after they were written, all of them in one round trip: a living worker extends
- * its stream's expiry itself, and this covers the stream of a dead one.
+ * Sets the expiry of reply streams soon after they were written, all of them in one round trip. This covers the stream
+ * of a dead worker; a living worker extends its stream's expiry itself.
  */
 function createDelayedExpiry(redis: Redis): { add(stream: string): void } {
   const streams = new Set<string>();

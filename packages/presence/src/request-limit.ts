@@ -16,7 +16,7 @@ export interface RateLimitStatus {
 interface LimitedAccount {
   _id: string;
   plan: keyof typeof LIMITS.requestsPerMinute;
-  /** Requests per minute; null: unlimited; absent: the limit of the plan. */
+  /** Requests per minute; null means unlimited, absent means the limit of the plan. */
   limit?: number | null;
 }
 

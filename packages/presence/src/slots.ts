@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { PresenceServer } from './presence-server.ts';
 import { readScript } from './read-script.ts';
 
-/** Time after which the slots of a process that died are free. */
+/** Lease of a slot: the slots of a process that died are free after it. */
 const LEASE_MS = 10_000;
 const RENEW_INTERVAL_MS = 3_000;
 

@@ -7,10 +7,11 @@ import { BLOCK_MS, type Redis, readStream } from './redis.ts';
 import { createRedisTime } from './redis-time.ts';
 import { type Reply, readReplyEntry } from './replies.ts';
 
+/** Interval between two renewals of the reply stream's TTL, each with a sample of Redis's time. */
 const MAINTENANCE_INTERVAL_MS = 3_000;
 const READ_RETRY_DELAY_MS = 200;
 const ENTRIES_PER_READ = 500;
-/** Messages in a round trip: it has their payloads. */
+/** Maximum messages in a round trip, which carries their payloads. */
 const MESSAGES_PER_CALL = 50;
 
 /** A message, and the gateway in whose stream it is added. */

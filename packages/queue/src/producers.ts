@@ -28,21 +28,24 @@ import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
 const COMPLETION_CHECK_DELAY_MS = 2_000;
-/** The command timeout does not cover the wait of a client that is not ready yet. */
+/** Maximum duration of adding jobs. The command timeout does not cover the wait of a client that is not ready yet. */
 const ADD_TIMEOUT_MS = 600;
 /** Maximum pushes of a job: few, so that several workers share a burst. */
 const PUSHES_PER_JOB = 50;
 const CHECKS_PER_JOB = 200;
-/** BullMQ's score of a delayed job: its time in milliseconds, then 12 bits that keep the order. */
+/** Factor of the due time, in milliseconds, in BullMQ's score of a delayed job; the low 12 bits keep the order. */
 const DELAYED_SCORE_FACTOR = 0x1000;
-/** A completion check requested this recently is not requested again: it has not run yet. */
+/** Time for which a completion check that was requested is not requested again: it has not run yet. */
 const CHECK_DEDUP_MS = 500;
-/** An evicted entry costs a second check; the cache takes its memory at the start. */
+/**
+ * Maximum requested checks that are remembered. An evicted entry costs a second check; the cache takes its memory at
+ * the start.
+ */
 const MAX_RECENT_CHECKS = 10_000;
 
 type Job = { name: string; data: object; opts: JobsOptions };
 
-/** A finished job is removed at once: BullMQ silently ignores a new job whose id still exists. */
+/** Options that remove a finished job at once: BullMQ silently ignores a new job whose id still exists. */
 const REMOVED_WHEN_DONE = { removeOnComplete: true, removeOnFail: true, attempts: 1 } as const;
 
 /** Adds jobs to the queues. */
@@ -125,8 +128,8 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
     /** Enqueues the delivery of a push. Pushes of an app to one device each, of the same moment, share jobs. */
     send: (push: EmbeddedPush & { recipients: number }): Promise<void> => sendBatched(push),
     /**
-     * Enqueues a push whose job, or the worker of it, was lost, in a job of its own: for the same due time there is no second
-     * one while it waits.
+     * Enqueues a push whose job or worker was lost, in a job of its own. While that job waits, no second one is added
+     * for the same due time.
      *
      * @param at since when it is due
      */

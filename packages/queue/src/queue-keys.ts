@@ -2,7 +2,7 @@ import { hashTag, type Redis } from '@carillon/presence/redis';
 import { QueueKeys } from 'bullmq';
 import type { QueueName } from './jobs.ts';
 
-/** Hash tag of the keys of all queues in a cluster: BullMQ's scripts need those of a queue in one slot. */
+/** Hash tag of the keys of all queues in a cluster: BullMQ's scripts need the keys of a queue in one slot. */
 const CLUSTER_TAG = 'queue';
 
 /** Returns BullMQ's prefix of the queues. */
@@ -25,7 +25,11 @@ export function tickKey(redis: Redis, task: string): string {
   return `tick:${inSlot(redis)}${task}`;
 }
 
-/** Returns a key that nothing reads, on the node of the queues; undefined: any key will do. */
+/**
+ * Returns a key that nothing reads, on the node of the queues.
+ *
+ * @returns undefined if any key will do
+ */
 export function probeKey(redis: Redis): string | undefined {
   const tag = hashTag(redis, CLUSTER_TAG);
   return tag && `probe:${tag}:write`;

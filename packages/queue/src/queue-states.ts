@@ -2,7 +2,7 @@ import type { Redis } from '@carillon/presence/redis';
 import { QUEUE_NAMES, type QueueName } from './jobs.ts';
 import { queueKey, workerKey } from './queue-keys.ts';
 
-/** BullMQ sorts delayed jobs by this multiple of their due time, plus a counter. */
+/** Factor of the due time, in milliseconds, by which BullMQ sorts delayed jobs; a counter is added. */
 const DELAYED_SCORE_FACTOR = 0x1000;
 
 /** Jobs of one queue as Redis has them now. */

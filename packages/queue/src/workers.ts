@@ -12,8 +12,8 @@ import type { QueueName } from './jobs.ts';
 import { queuePrefix, workerKey } from './queue-keys.ts';
 
 /**
- * Time for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has their results, and a job
- * that Redis still has is delivered again and finds its work settled.
+ * Maximum wait for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has their results, and
+ * a job that Redis still has is delivered again and finds its work settled.
  */
 const CLOSE_TIMEOUT_MS = 1_000;
 
@@ -52,7 +52,7 @@ class JobWorker extends Worker {
   }
 }
 
-/** Fields that the error of an invalid job names; a job may have a million that are wrong. */
+/** Maximum fields that the error of an invalid job names; a job may have a million wrong fields. */
 const MAX_NAMED_FIELDS = 3;
 
 /**
@@ -158,8 +158,9 @@ export async function closeWithin(
   connection.disconnect();
 }
 
+/** Interval between two registrations of a worker. */
 const REGISTER_EVERY_MS = 5_000;
-/** Longer than a restart of the only worker. */
+/** Lifetime of a registration: longer than a restart of the only worker. */
 const REGISTERED_MS = 15_000;
 
 /**

@@ -5,7 +5,7 @@ import { DUE_BATCHES_INDEX, DUE_PUSHES_INDEX } from '@carillon/store/migrate';
 import type { Suspensions } from '@carillon/store/suspensions';
 import type { Collection, Db, Document } from 'mongodb';
 
-/** Duration of one count, which a long backlog of suspended accounts would lengthen. */
+/** Maximum duration of one count, which a long backlog of suspended accounts would lengthen. */
 const COUNT_TIMEOUT_MS = 2_000;
 
 /** Batches of one channel that are not closed. */

@@ -72,9 +72,11 @@ export function createDeliveryStatus(db: Db) {
   };
   return {
     /**
-     * Counts the recipients of a push by outcome. While it is open, `inbox` counts the devices that have an inbox row
-     * and `pending` those that no worker has tried yet; a recipient whose row was replaced by a newer push of the collapse
-     * key is superseded. Undefined when the push doesn't exist or is being removed.
+     * Counts the recipients of a push by outcome. While the push is open, `inbox` counts the devices that have an inbox
+     * row, and `pending` those that no worker has tried yet. A recipient is superseded when a newer push of the
+     * collapse key has replaced its row.
+     *
+     * @returns undefined if the push doesn't exist or is being removed
      */
     async statusOfPush(id: string): Promise<PushDeliveryStatus | undefined> {
       const push = await findPush(tables, id);

@@ -22,15 +22,19 @@ export interface DeviceOverview {
   pendingPushes: Set<string>;
 }
 
-/** Longer than any lease or retry delay of these channels; batches that are due later are scheduled. */
+/**
+ * Maximum time until the due time of a batch that is searched: longer than any lease or retry delay of these channels;
+ * batches due later are scheduled.
+ */
 const LOOKAHEAD_MS = 30_000;
-/** The most pushes whose open batches are searched for a device, of each form. */
+/** Maximum pushes of each form whose open batches are searched for a device. */
 const MAX_PUSHES = 1_000;
-/** More than all of them and the device, so that the first reply ends the cursor. */
+/** Size of the first reply: more than all pushes and the device, so that it ends the cursor. */
 const MAX_FOUND = 2 * MAX_PUSHES + 2;
-/** A search of a large backlog ends after this time, and no other begins for a while. */
+/** Maximum duration of a search; a large backlog ends it, and no other begins for {@link SEARCH_PAUSE_MS}. */
 const SEARCH_TIMEOUT_MS = 1_000;
 const SEARCH_PAUSE_MS = 5_000;
+/** MongoDB's error code of an operation that exceeded its time limit. */
 const MAX_TIME_EXPIRED = 50;
 
 /** An open batch of a device; one that is embedded in a push has the push's id. */
@@ -112,12 +116,12 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
 }
 
 /**
- * Builds the search for a device and its open batches, one statement over all collections, which costs a third of a query
- * for each. The inbox must be read after the batches, because a batch writes its rows before it closes: `$unionWith` begins
- * with a collection when the one before has ended, and the rows are looked up for the device, which comes last.
+ * Builds the search for a device and its open batches. One statement over all collections costs a third of separate
+ * queries. It reads the inbox after the batches, because a batch writes its rows before it closes. `$unionWith` reads
+ * one collection after the other; the device comes last, and its rows are looked up with it.
  *
- * The batches embedded in pushes come first, then those of their own; a push never changes from one form to the other. A
- * batch that is released during the scan moves ahead of it: the index has `waiting` before `ready`, and its other
+ * The batches embedded in pushes come first, then those of their own; a push never changes from one form to the other.
+ * A batch that is released during the scan moves ahead of it: the index has `waiting` before `ready`, and its other
  * fields never change.
  */
 function buildSearch({ app, token }: Query, nowMs: number): Document[] {

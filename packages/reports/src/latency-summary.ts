@@ -1,10 +1,11 @@
-/** Latencies up to this many milliseconds are counted exactly. */
+/** Maximum latency that is counted exactly, in milliseconds. */
 const EXACT_MS = 256;
-/** Each larger power of two is divided into this many buckets, so that a percentile is at most 1 % too high. */
+/** Number of buckets for each larger power of two, so that a percentile is at most 1 % too high. */
 const BUCKETS_PER_POWER = EXACT_MS / 2;
 const EXACT_POWER = Math.log2(EXACT_MS);
-/** A push lives a year at most, which is less than 2 ** 35 ms; longer latencies are counted as that. */
+/** Maximum latency that is counted as it is. A push lives a year at most, which is less than 2 ** 35 ms. */
 const MAX_MS = 2 ** 35 - 1;
+/** Number of buckets. */
 const BUCKETS = EXACT_MS + (35 - EXACT_POWER) * BUCKETS_PER_POWER;
 
 /** Milliseconds from acceptance, or the due time, to the receipts whose time is stored. */

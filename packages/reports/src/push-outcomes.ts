@@ -49,7 +49,7 @@ export interface OutcomeSummary {
   channels: Partial<Record<Channel, ReportedCounts>>;
   /** Failed recipients by reason. */
   reasons: Partial<Record<Failure, number>>;
-  /** Absent: no receipt has a stored time. */
+  /** Latencies of the receipts; absent if no receipt has a stored time. */
   latency?: LatencySummary;
 }
 
@@ -65,7 +65,7 @@ export interface PushListQuery {
 /** A push in a list. */
 export type ReportedListPush = Omit<ReportedPush, 'work' | 'fan' | 'collapse'>;
 
-/** Ids that one page of a list reads, so that a rare state costs no scan of all pushes. */
+/** Maximum ids that one page of a list reads, so that a rare state costs no scan of all pushes. */
 const MAX_SCANNED_PUSHES = 1_000;
 
 /** The fields of a {@link ReportedListPush}, as a projection. */

@@ -3,7 +3,8 @@ import { BATCHES_OF_PUSH_INDEX } from '@carillon/store/migrate';
 import type { Db } from 'mongodb';
 
 /**
- * Inbox rows that are counted of one push: further ones are not read, so a push to many costs as much as one to few.
+ * Maximum inbox rows of one push that are counted: further ones are not read, so a push to many costs as much as one to
+ * few.
  */
 const MAX_ROWS = 1_000;
 

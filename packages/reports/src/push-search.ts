@@ -5,11 +5,13 @@ import type { PushDocument } from '@carillon/store/documents';
 import { LISTED_FIELDS, type ListedPush } from '@carillon/store/pushes';
 import type { Db } from 'mongodb';
 
-/** Ids that a page with a filter reads at most, how many at once, and the time after which it reads no more. */
+/** Maximum ids that a page with a filter reads. */
 const MAX_SCANNED = 10_000;
+/** Ids that are read at once. */
 const IDS_PER_STEP = 1_000;
+/** Time after which a page with a filter reads no further ids. */
 const MAX_SCAN_MS = 150;
-/** A scheduled push is opened within seconds, unless no scheduler was running. */
+/** Maximum age of a scheduled push's due time: a push is opened within seconds, unless no scheduler was running. */
 const MAX_OVERDUE_MS = 3_600_000;
 
 /** A query for pushes of an app. Times are those at which pushes are due, or accepted if that is at once. */

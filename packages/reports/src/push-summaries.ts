@@ -18,9 +18,9 @@ import {
 } from '@carillon/store/recipient-status';
 import type { Db } from 'mongodb';
 
-/** Batches with errors of which the first recipients are shown. */
+/** Maximum batches with errors whose first recipients are shown. */
 const SAMPLED_BATCHES = 3;
-/** New pushes of re-drives that are shown. */
+/** Maximum new pushes of re-drives that are shown. */
 const MAX_REDRIVEN = 100;
 
 /** Fields of a batch without the recipients' tokens, which are most of it. */
@@ -54,7 +54,7 @@ export interface PushSummary {
   firstFailedAt?: Date;
   firstSettledAt?: Date;
   lastSettledAt?: Date;
-  /** Shortest and longest time to a receipt, in milliseconds, of those whose time is stored; 0: there was none. */
+  /** Shortest and longest time to a receipt, in milliseconds, of those whose time is stored; 0 means there was none. */
   fastestReceiptMs: number;
   slowestReceiptMs: number;
 }

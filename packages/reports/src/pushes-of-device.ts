@@ -4,8 +4,9 @@ import { statusIn } from '@carillon/store/recipient-status';
 import { type Db, MongoServerError } from 'mongodb';
 import type { createDeliveryStatus, DevicePush, DevicePushQuery } from './delivery-status.ts';
 
-/** A device may be looked up in a thousand pushes of a thousand batches each. */
+/** Maximum duration of a search: a device may be looked up in a thousand pushes of a thousand batches each. */
 const SEARCH_TIMEOUT_MS = 1_500;
+/** MongoDB's error code of an operation that exceeded its time limit. */
 const MAX_TIME_EXPIRED = 50;
 
 const PUSH_FIELDS = { state: 1, acceptedAt: 1, expiresAt: 1 } as const;
@@ -15,7 +16,7 @@ export interface DevicePushSearch {
   pushes: DevicePush[];
   /** Number of the app's newest pushes that were searched. */
   scanned: number;
-  /** False: some pushes of several batches were not searched, because it took too long. */
+  /** False if some pushes of several batches were not searched, because it took too long. */
   isComplete: boolean;
 }
 

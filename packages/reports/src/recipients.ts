@@ -56,7 +56,7 @@ export interface RecipientPage {
   next?: RecipientCursor;
 }
 
-/** Batches that a page with a filter reads, so that a rare outcome costs a bounded read. */
+/** Maximum batches that a page with a filter reads, so that a rare outcome costs a bounded read. */
 const MAX_SCANNED_BATCHES = 64;
 const BATCHES_PER_READ = 8;
 

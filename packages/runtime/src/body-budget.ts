@@ -20,19 +20,22 @@ export interface IncomingBody {
   close(): void;
 }
 
-/** A body without new bytes for this long counts as stalled, however fast it was before. */
+/** Time without new bytes after which a body counts as stalled, however fast it was before. */
 const GRACE_MS = 1_000;
-/** Grace once the memory reserved for small bodies is used up too. */
+/**
+ * Time without new bytes after which a body counts as stalled once the memory reserved for small bodies is used up too.
+ */
 const SHORT_GRACE_MS = 100;
-/** Minimum rate, 8 KB a second. A large body must also be fast enough to be complete before its timeout. */
+/** Minimum rate of a body, 8 KB a second. A large body must also be fast enough to be complete before its timeout. */
 const MIN_BYTES_PER_MS = 8;
-/** A body that is incomplete after this time is aborted. */
+/** Maximum duration of a body; an incomplete one is aborted. */
 const BODY_TIMEOUT_MS = 30_000;
 /** Maximum size of a small body. A part of the budget is reserved for small bodies. */
 const SMALL_BODY_BYTES = 64 * 1_024;
+/** Delay between two steps that reclaim memory. */
 const CHECK_INTERVAL_MS = 10;
 const TIMEOUT_CHECK_INTERVAL_MS = 1_000;
-/** Memory is reclaimed in this many portions; after each, waiting bodies that fit are resumed. */
+/** Number of portions in which memory is reclaimed; after each, waiting bodies that fit are resumed. */
 const RECLAIM_STEPS = 16;
 
 interface BodyState {

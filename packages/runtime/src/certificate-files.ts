@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { type KeyPair, makeAuthority, makeServerCertificate } from './certificates.ts';
 import { writeAtomically } from './write-atomically.ts';
 
-/** Clients trust the authority, so it is valid for ten years. */
+/** Validity of the authority's certificate: ten years, because clients trust it. */
 const AUTHORITY_VALIDITY_DAYS = 3_650;
-/** Apple's systems reject server certificates valid for more than 825 days, even from a private authority. */
+/** Validity of a server certificate. Apple's systems reject more than 825 days, even from a private authority. */
 export const LEAF_VALIDITY_DAYS = 800;
 const RENEW_BEFORE_EXPIRY_MS = 30 * 86_400_000;
 

@@ -30,7 +30,7 @@ type KeyType = keyof typeof KEY_ALGORITHMS;
 
 const DER_NULL = Uint8Array.of(5, 0);
 const DAY_MS = 86_400_000;
-/** The validity starts a day in the past, for clients with a slow clock. */
+/** Time by which the validity starts in the past, for clients with a slow clock. */
 const BACKDATED_MS = DAY_MS;
 
 /** A certificate and its private key, both PEM. */

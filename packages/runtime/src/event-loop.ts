@@ -1,12 +1,18 @@
 import { startInterval } from '@carillon/core/intervals';
 
 const BEAT_INTERVAL_MS = 1_000;
-/** An event loop this late can't keep a response time of 3 s (guarantee G15). */
+/**
+ * Delay of a beat above which it counts as late: such an event loop can't keep a response time of 3 s (guarantee G15).
+ */
 const LATE_MS = 2_000;
+/** Time since the first late beat in a row after which the process is unready. */
 const UNREADY_AFTER_MS = 10_000;
-/** As for other loops; by then G15 is broken in every request. */
+/**
+ * Time since the first late beat in a row after which the process is dead, as for other loops. By then every request
+ * breaks G15.
+ */
 const DEAD_AFTER_MS = 30_000;
-/** One long pause (a suspended process or machine) is over when it is detected, so it must repeat. */
+/** Minimum late beats in a row: one long pause (a suspended process or machine) is over when it is detected. */
 const MIN_LATE_BEATS = 3;
 
 /** Judges the event loop by a timer's lateness. */

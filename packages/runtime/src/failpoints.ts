@@ -9,7 +9,7 @@ export interface ArmedFailpoint {
   action: (typeof ACTIONS)[number];
   /** Time for which `block` blocks the event loop. */
   blockMs: number;
-  /** Only this occurrence in the process, from 1; undefined: each. */
+  /** Only this occurrence in the process, from 1; every occurrence if undefined. */
   occurrence?: number;
   /** Only where the text contains this. */
   text: string;

@@ -1,6 +1,6 @@
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http';
 
-/** Longest headers of a response that isn't trusted. */
+/** Maximum size of the headers of a response that isn't trusted. */
 export const MAX_HEADER_BYTES = 16_384;
 /** Agent options of connections that are kept for further requests. */
 export const KEEP_ALIVE = { keepAlive: true, timeout: 30_000 } as const;

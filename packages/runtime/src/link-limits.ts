@@ -1,9 +1,9 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Requests of a connection that are handled at a time; further pipelined ones wait. */
+/** Maximum requests of a connection that are handled at a time; further pipelined ones wait. */
 export const MAX_HANDLED = 8;
-/** Requests of a connection that may wait; with more it is closed. No client of today pipelines so many. */
+/** Maximum requests of a connection that wait; with more it is closed. No client of today pipelines so many. */
 export const MAX_WAITING_REQUESTS = 32;
 /** Time without progress, milliseconds, after which a connection that does not take a response is closed. */
 const UNREAD_TIMEOUT_MS = 10_000;

@@ -11,7 +11,7 @@ export interface Metric {
   help: string;
 }
 
-/** Services that send, end or receive pushes, and therefore all of this list. */
+/** Services that send, end or receive pushes. */
 const ALL: readonly Service[] = ['api', 'delivery-worker', 'scheduler', 'device-gateway'];
 const WORKER: readonly Service[] = ['delivery-worker'];
 const GATEWAY: readonly Service[] = ['device-gateway'];

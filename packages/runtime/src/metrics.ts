@@ -44,10 +44,12 @@ const DURATION_BOUNDS_SECONDS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 
 type GaugeValue = number | readonly Sample[];
 
 /**
- * Effectively disables the library's timers. That of the event loop lag wakes an idle process a hundred times a second, and the
- * event loop utilization gives the same information. That of the utilization wakes it beside the other periodic tasks.
+ * Interval that effectively disables the library's timers. The timer of the event loop lag wakes an idle process a
+ * hundred times a second, and the event loop utilization gives the same information. The timer of the utilization wakes
+ * the process beside its other periodic tasks.
  */
 const DISABLED_INTERVAL_MS = 2 ** 31 - 1;
+/** Interval between two measurements of the event loop's utilization. */
 const UTILIZATION_INTERVAL_MS = 1_000;
 
 /** Creates the metrics of a process, with the default ones (CPU, memory, event loop). */

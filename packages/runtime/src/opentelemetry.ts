@@ -31,14 +31,18 @@ export interface TracingSettings {
   ratio: number;
 }
 
-/** Spans that wait for the exporter; above it new ones are dropped. With those in an export all that a process keeps. */
+/**
+ * Maximum spans that wait for the exporter; above it new ones are dropped. The process keeps only these and those in an
+ * export.
+ */
 const MAX_QUEUED_SPANS = 4_096;
 const SPANS_PER_EXPORT = 512;
 const EXPORT_INTERVAL_MS = 1_000;
 /** Timeout of one export with its retries. */
 const EXPORT_TIMEOUT_MS = 5_000;
-/** Covers a batched write, which up to 500 pushes share. */
+/** Maximum links of a span: enough for a batched write, which up to 500 pushes share. */
 const MAX_LINKS = 500;
+/** Minimum interval between two warnings. */
 const WARN_INTERVAL_MS = 60_000;
 
 const NO_ATTRIBUTES: SpanAttributes = {};

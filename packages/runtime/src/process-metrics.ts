@@ -9,7 +9,7 @@ interface ServiceInfo {
   version: string;
 }
 
-/** The counts of the packages, by metric. */
+/** Counts of the packages, by metric. */
 const TOTALS: readonly [MetricName<'counter'>, readTotals: () => readonly Sample[]][] = [
   ['carillon_pushes_accepted_total', () => asSample(processCounts.pushesAccepted)],
   ['carillon_recipients_total', listRecipients],

@@ -1,21 +1,24 @@
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 
-/** Progress this recent needs no check of Redis or MongoDB. */
+/** Maximum age of progress that needs no check of Redis or MongoDB. */
 const RECENT_MS = 5_000;
 /**
- * A loop without progress for this time makes the process unready. It is longer than the 10 s after which a Redis
+ * Time without progress of a loop after which the process is unready. It is longer than the 10 s after which a Redis
  * connection without responses is replaced.
  */
 const UNREADY_AFTER_MS = 15_000;
-/** A restart interrupts the work in progress, so the process gets as much time again to recover. */
+/**
+ * Time without progress of a loop after which the process is restarted. A restart interrupts the work in progress, so
+ * an unready process gets as much time again to recover.
+ */
 const DEAD_AFTER_MS = 30_000;
-/** Between two checks farther apart an outage may have gone unseen, so the time starts anew. */
+/** Maximum gap between two checks. A longer one may hide an outage, so the time without progress starts anew. */
 const MAX_CHECK_GAP_MS = 20_000;
-/** Several probes within this time share a check. */
+/** Time for which several probes share a check. */
 const CACHE_MS = 1_000;
 /** Timeout of the calls of a check. */
 const EXPECTED_TIMEOUT_MS = 3_000;
-/** Wait of a probe for the check: a probe has often only 1 s, and the last result is as good. */
+/** Maximum wait of a probe for the check: a probe has often only 1 s, and the last result is as good. */
 const PROBE_WAIT_MS = 250;
 
 /** A loop of the process: progress is expected while it has work and MongoDB and Redis respond. */
@@ -41,7 +44,10 @@ export interface ProgressResult {
 /** Last time of an activity or a loop of a process, as its probes report it. */
 export interface LastProgress {
   name: string;
-  /** Seconds since it last happened, to a tenth; since the start of a loop that has made no progress; null: never. */
+  /**
+   * Seconds since it last happened, or since the start of a loop that has made no progress, to a tenth; null means
+   * never.
+   */
   secondsAgo: number | null;
   /** `unready` keeps the process from being ready, `dead` also from being alive. */
   state: 'ok' | 'unready' | 'dead';

@@ -2,11 +2,13 @@ import { isPrivateAddress } from '@carillon/core/client-address';
 import { PROXY_WARNINGS, type ProxyWarning } from '@carillon/core/proxy-warnings';
 import type { Logger } from './logger.ts';
 
+/** Minimum interval between two records of a warning. */
 const RECORD_INTERVAL_MS = 60_000;
+/** Minimum interval between two log lines of a warning. */
 const LOG_INTERVAL_MS = 3_600_000;
 /**
- * Requests in a row that must show a sign if their peer has a public address: any client can send a header itself, but
- * behind a proxy no request comes without it.
+ * Minimum requests in a row with a sign, for peers with a public address. Any client can send a header itself, but
+ * behind a proxy every request has it.
  */
 const MIN_PUBLIC_STREAK = 100;
 

@@ -4,7 +4,9 @@ import { ApiError } from '@carillon/core/api-error';
 import { toAddressGroup } from '@carillon/core/client-address';
 import { BodyBudget, type IncomingBody } from './body-budget.ts';
 
+/** Default memory for the bodies of all requests. */
 const DEFAULT_BUDGET_BYTES = 64 * 1_024 * 1_024;
+/** Minimum size of a body's buffer. */
 const FIRST_BUFFER_BYTES = 4_096;
 
 /** Account and client address that a body's memory counts for. */

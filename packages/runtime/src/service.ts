@@ -39,7 +39,7 @@ export interface ServiceContext {
   trackActivity(name: string): () => void;
 }
 
-/** Deadline of a stop that has nothing to drain. */
+/** Maximum duration of a stop that has nothing to drain. */
 export const STOP_TIMEOUT_MS = 20_000;
 
 /** Times of a stop. */
@@ -48,7 +48,7 @@ interface StopTimes {
   delayMs?: number;
   /** Deadline of the stop after the delay; the process then exits with code 1. */
   timeoutMs?: number;
-  /** True: an uncaught exception ends the process at once, without a stop. */
+  /** Ends the process at once after an uncaught exception, without a stop. */
   exitsOnError?: boolean;
 }
 

@@ -2,10 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SettingsError } from '@carillon/core/settings-error';
 import type { Logger } from './logger.ts';
 
+/** Delay between the first two checks of a condition. */
 const INITIAL_DELAY_MS = 100;
+/** Maximum delay between two checks of a condition. */
 const MAX_DELAY_MS = 2_000;
-/** A condition that is met within this time is not worth a line in the log. */
+/** Wait after which an unmet condition is logged; a shorter one is not worth a line. */
 const LOG_AFTER_MS = 1_000;
+/** Interval between two log lines about an unmet condition. */
 const LOG_INTERVAL_MS = 30_000;
 
 /** The process stops, so the start is aborted. */

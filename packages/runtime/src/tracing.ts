@@ -3,7 +3,7 @@ import { withTimeout } from '@carillon/core/with-timeout';
 import type { Logger } from './logger.ts';
 import type { TracingSettings } from './opentelemetry.ts';
 
-/** A receiver that doesn't respond must not delay the stop of a process. */
+/** Maximum duration of the last export: a receiver that doesn't respond must not delay the stop of a process. */
 const STOP_TIMEOUT_MS = 2_000;
 
 /**

@@ -5,21 +5,26 @@ import type { PushDocument } from './documents.ts';
 /** Duration of an API process's lease on a push of many batches that it is accepting. */
 export const ACCEPTING_LEASE_MS = 3_000;
 
-/** Time for which an abandoned push is kept: batches that its owner still writes are removed with it. */
+/** Retention of an abandoned push: batches that its owner still writes are removed with it. */
 const ABANDONED_RETENTION_MS = 3_600_000;
 
-/** An expression: the lease of a push in state `accepting` has ended, by MongoDB's clock. */
+/** Expression that is true if the lease of a push in state `accepting` has ended, by MongoDB's clock. */
 export const IS_LEASE_EXPIRED: Document = { $lt: ['$acceptingUntil', '$$NOW'] };
 
 /**
- * Abandons a push in state `accepting`: its owner can't commit it any more, and its idempotency key is free at once.
+ * Update that abandons a push in state `accepting`: its owner can't commit it any more, and its idempotency key is free
+ * at once.
  */
 export const ABANDON_UPDATE: Document[] = [
   { $set: { state: 'abandoned', purgeAt: fromNow(ABANDONED_RETENTION_MS) } },
   { $unset: ['acceptingUntil', 'idempotency'] },
 ];
 
-/** Abandons a push in state `accepting` that a filter matches. False: there is none. */
+/**
+ * Abandons a push in state `accepting` that a filter matches.
+ *
+ * @returns false if there is none
+ */
 export async function abandonOne(
   pushes: Collection<PushDocument>,
   filter: Filter<PushDocument>,

@@ -12,14 +12,15 @@ export type BatchHolder = Partial<SendablePush> & {
 };
 
 /**
- * A lost claim or lease costs a second try, and a lost release the rest of a lease, not a push: such writes do not wait for
- * the journal.
+ * Options of writes that do not wait for the journal. A lost claim or lease costs a second try, and a lost release
+ * costs the rest of a lease, not a push.
  */
 export const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
 
 /**
- * Reads what no failover can undo. A job is added only for a push that is accepted: a primary that is cut off from its majority
- * also has pushes whose sender has got an error, and would deliver them before they are undone.
+ * Options that read majority-committed data. A job is added only for a push that is accepted. A primary that is cut off
+ * from its majority also has pushes whose sender has got an error, and would deliver them before a failover undoes
+ * them.
  */
 export const COMMITTED = { readConcern: { level: 'majority' } } as const;
 

@@ -67,13 +67,13 @@ type SettledBatch = { got: Record<string, number> };
 /** A settlement and the context of its span, if its push is traced. */
 type TracedSettlement = Settlement & { trace?: string };
 /**
- * The devices have their pushes by then, and the lease of a claim lasts for seconds: a settlement can wait for others, with
- * which it costs MongoDB a fraction.
+ * Time for which a settlement waits for others; together they cost MongoDB a fraction. The devices have their pushes by
+ * then, and the lease of a claim lasts for seconds.
  */
 const SETTLE_GATHER_MS = 50;
-/** So many settlements don't wait: each holds a slot of its queue. */
+/** Number of waiting settlements that are written without a further wait: each holds a slot of its queue. */
 const SETTLEMENTS_ENOUGH = 16;
-/** The settlement of so many recipients costs MongoDB about as much in a statement of its own: it does not wait. */
+/** Minimum recipients of a settlement that does not wait: it costs MongoDB about as much in a statement of its own. */
 const LARGE_SETTLEMENT_RECIPIENTS = 100;
 
 interface ClaimRequest {
@@ -120,8 +120,9 @@ function createClaims(
 
   return {
     /**
-     * Claims a batch for `leaseMs` if it is due and not claimed. Undefined: it is claimed, closed, its push isn't open, or its
-     * account is suspended. Concurrent claims share round trips.
+     * Claims a batch for `leaseMs` if it is due and not claimed. Concurrent claims share round trips.
+     *
+     * @returns undefined if it is claimed or closed, its push isn't open, or its account is suspended
      */
     claim: (id: string, reply: string, leaseMs: number): Promise<ClaimedBatch | undefined> =>
       claimBatched({ id, reply, leaseMs }),
@@ -145,9 +146,9 @@ function createClaims(
 }
 
 /**
- * Creates the function that closes a batch with an outcome for each recipient. Undefined: the claim was lost and nothing
- * was written. Else returns the receipts that were recorded meanwhile, also if an earlier call, whose response was lost, has
- * closed the batch. Concurrent settlements share one journal sync.
+ * Creates the function that closes a batch with an outcome for each recipient. The function returns the receipts that
+ * were recorded meanwhile, also if an earlier call, whose response was lost, has closed the batch. It returns undefined
+ * if the claim was lost and nothing was written. Concurrent settlements share one journal sync.
  */
 function createSettle(
   holders: BatchHolders,

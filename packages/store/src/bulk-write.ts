@@ -10,6 +10,7 @@ import {
 } from 'mongodb';
 import { isOutage } from './mongo-errors.ts';
 
+/** MongoDB's error code of a duplicate key. */
 const DUPLICATE_KEY = 11_000;
 
 /** Errors of single operations, by their index in the list. */

@@ -1,8 +1,9 @@
 import { startInterval } from '@carillon/core/intervals';
 import { type Db, type Document, Long } from 'mongodb';
 
+/** Maximum samples of a reading. */
 const SAMPLE_COUNT = 3;
-/** A sample this narrow that agrees with the known offset needs no other one. */
+/** Maximum width of a sample that suffices alone, if it agrees with the known offset. */
 const PRECISE_MS = 5;
 const RESYNC_INTERVAL_MS = 10_000;
 

@@ -4,10 +4,10 @@ import type { Collection, Db, Document } from 'mongodb';
 import type { BatchDocument, PushDocument } from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 
-/** Newer pushes of one key that are compared. */
+/** Maximum newer pushes of one key that are compared. */
 const MAX_NEWER_PUSHES = 100;
 
-/** The most newer pushes of one key that a re-drive compares. */
+/** Maximum newer pushes of one key that a re-drive compares. */
 const MAX_COMPARED_PUSHES = 1_000;
 
 const OPEN_OR_FINISHED = { $in: ['open' as const, 'finished' as const] };
@@ -74,9 +74,9 @@ export function createCollapse(db: Db) {
     },
 
     /**
-     * Returns those of these tokens to which a re-drive of the push must not send, because they may have a newer push
-     * of its key. If there are too many newer pushes to compare, or one of them isn't in batches completely, that is
-     * all of the tokens: the re-driven payload would be the newest of the key (guarantee G9).
+     * Returns the tokens to which a re-drive of the push must not send, because they may have a newer push of its key.
+     * These are all of the tokens if there are too many newer pushes to compare, or if one of them isn't in batches
+     * completely: the re-driven payload would be the newest of the key (guarantee G9).
      */
     filterSuperseded: (push: CollapsiblePush, tokens: readonly string[]): Promise<Set<string>> =>
       filterSuperseded({ pushes, batches }, push, tokens),
@@ -134,8 +134,8 @@ type NewerPush = Pick<PushDocument, '_id' | 'app' | 'collapse'> & {
 };
 
 /**
- * Compares the oldest of the newer pushes. A push that has overtaken an older one was accepted soon after it, however
- * long ago that was; an app that uses one key for all its pushes has many newer ones, which must not hide it.
+ * Compares the oldest of the newer pushes: a push that has overtaken an older one was accepted soon after it. An app
+ * may use one key for all its pushes, and the many newer ones must not hide that push.
  */
 async function checkNewer({ pushes, batches }: Tables, queries: NewerQuery[]): Promise<boolean[]> {
   const oldest = new Map<string, CollapsiblePush>();

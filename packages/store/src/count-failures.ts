@@ -22,6 +22,7 @@ const COMMANDS = [
 /** Methods of a collection that create a cursor, which sends commands when it is read. */
 const CURSORS = ['aggregate', 'find'] as const;
 
+/** MongoDB's error code of a duplicate key. */
 const DUPLICATE_KEY = 11_000;
 
 /**

@@ -1,6 +1,6 @@
 import type { Store } from './store.ts';
 
-/** A device whose CONNECT was in progress during the deletion is connected after this time. */
+/** Delay of the second disconnect: by then a device whose CONNECT was in progress during the deletion is connected. */
 const SECOND_DISCONNECT_DELAY_MS = 1_000;
 
 /** Ends the pending deliveries of deleted devices and removes their subscriptions. Never throws. */
@@ -26,10 +26,11 @@ export function createClearDeletedDevices(
 }
 
 /**
- * Deletes an app's device: its credentials are rejected from now on, and its pending deliveries end as `gone`. If Redis
- * fails, a connected device stays connected until its next PINGREQ. False: the app has no such device.
+ * Deletes an app's device: its credentials are rejected from then on, and its pending deliveries end as `gone`. If
+ * Redis fails, a connected device stays connected until its next PINGREQ.
  *
  * @param disconnect closes the device's connection; throws if Redis fails
+ * @returns false if the app has no such device
  */
 export async function deleteDevice(
   { deletedDevices }: Pick<Store, 'deletedDevices'>,

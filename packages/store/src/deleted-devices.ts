@@ -6,14 +6,14 @@ import type { createReceipts } from './final-outcomes.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import type { createSubscriptions } from './subscriptions.ts';
 
-/** Rows of a device that are removed together. */
+/** Maximum rows of a device that are removed together. */
 const ROWS_PER_READ = 1_000;
 
-/** Time after its deletion for which a device may still be found as a subscriber: until it is cleared. */
+/** Time for which a deleted device may still be found as a subscriber, until it is cleared. */
 const CLEANUP_GRACE_MS = 600_000;
 /**
- * Recent deletions that are compared with the recipients in this process; if there are more, the recipients are looked
- * up.
+ * Maximum recent deletions that are compared with the recipients in this process; if there are more, the recipients are
+ * looked up.
  */
 const MAX_RECENT_DELETIONS = 1_000;
 
@@ -87,8 +87,9 @@ export function createDeletedDevices(
 
   return {
     /**
-     * Deletes an app's device: from then on its requests and connections are rejected. False: the app has no such
-     * device.
+     * Deletes an app's device: from then on its requests and connections are rejected.
+     *
+     * @returns false if the app has no such device
      */
     async markDeleted(app: string, token: string): Promise<boolean> {
       const { modifiedCount } = await devices.updateOne(

@@ -28,7 +28,7 @@ export type ConnectingDevice = Pick<
 
 type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'>;
 
-/** More would hold more of a large audience in memory at once. */
+/** Maximum queries in flight. More would hold more of a large audience in memory at once. */
 const QUERIES_IN_FLIGHT = 4;
 
 /** Maximum writes of a device with its provider address while others get the same one; all of twenty succeed. */
@@ -329,7 +329,11 @@ async function writeWithAddress(
   }
 }
 
-/** Deletes a device that has its provider address still, since the same time. False: it has not. */
+/**
+ * Deletes a device if it still has its provider address, since the same time.
+ *
+ * @returns false if it has not
+ */
 async function deleteHolder(
   { devices, knownWebhooks }: DeviceTables,
   app: string,

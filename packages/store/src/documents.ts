@@ -14,7 +14,7 @@ export interface AccountDocument {
   _id: string;
   name: string;
   plan: 'trial' | 'pro';
-  /** Requests per minute instead of the plan's; null: unlimited. */
+  /** Requests per minute instead of the plan's; null means unlimited. */
   limit?: number | null;
   suspendedAt?: Date;
   createdAt: Date;
@@ -31,9 +31,11 @@ export interface AppDocument {
   dataString?: boolean;
   /** New devices are rejected. */
   registrationClosed?: boolean;
-  /** New devices an hour instead of the default limit; null: unlimited. */
+  /** New devices an hour instead of the default limit; null means unlimited. */
   registrationsPerHour?: number | null;
-  /** Seconds after which Android devices that haven't acknowledged get the push over FCM; null or absent: never. */
+  /**
+   * Seconds after which Android devices that haven't acknowledged get the push over FCM; null or absent means never.
+   */
   fcmFallbackSeconds?: number | null;
   /** Bundle ids that iOS apps may register with instead of the app id. */
   bundleIds?: string[];
@@ -253,7 +255,7 @@ export interface NotifyEntry {
   replayed?: true;
   /** Grows with each change that is to be reported: a report closes the entry only if none came meanwhile. */
   v: number;
-  /** Time from which the entry may be claimed; absent: nothing is to be reported. MongoDB's time. */
+  /** Time from which the entry may be claimed, by MongoDB's clock; absent if nothing is to be reported. */
   at?: Date;
   /** No worker may claim the entry before: the end of a lease, or of the delay after a failure. */
   until?: Date;
@@ -288,7 +290,7 @@ export interface WebhookDocument {
   createdAt: Date;
   /** From 0 to one less than the webhooks that an app may have, unique within the app. */
   slot: number;
-  /** Absent: events are sent. */
+  /** When and why the webhook was turned off; absent while events are sent. */
   off?: { at: Date; reason: 'operator' | 'gone' | 'failing' };
   /** Failed requests in a row, the time of the last, since when, and when the next one is sent. Test events don't count. */
   failures?: number;
@@ -400,7 +402,7 @@ export interface RedriveDocument {
   /** Failures marked later than this are not part of it: those of its own pushes never are. */
   to: Date;
   filter: RedriveFilter;
-  /** Only these pushes, in order of id; absent: all that match the filter. */
+  /** Only these pushes, in order of id; absent means all that match the filter. */
   pushes?: string[];
   /** The last old push that was handled. */
   cursor?: string;

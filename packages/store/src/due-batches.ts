@@ -11,8 +11,8 @@ export interface DueBatch {
   channel: Batch['channel'];
   at: Date;
   /**
-   * No worker has claimed it yet, and the API has added a job that other pushes share: the batch is embedded in a push that
-   * was to be sent over MQTT at once.
+   * True if no worker has claimed it yet, and the API has added a job that other pushes share: the batch is embedded in
+   * a push that was to be sent over MQTT at once.
    */
   isFirstAttempt: boolean;
 }
@@ -92,11 +92,13 @@ export function createDueBatches(
     },
 
     /**
-     * Finds batches that are due and not claimed: their job waits or was lost, their lease has ended, or their retry is due.
+     * Finds batches that are due and not claimed: their job waits or was lost, their lease has ended, or their retry is
+     * due.
      *
-     * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
-     *   each: a channel whose workers don't keep up hides no batch of another. So are the pushes that became due last, twice the
-     *   limit, and of them those that are no first attempts: first attempts that wait hide no retry and no scheduled push
+     * @param limit of each collection. If a collection reaches it, two further reads follow. One takes the oldest
+     *   batches of every channel, so that a channel whose workers don't keep up hides no batch of another. The other
+     *   takes the pushes that became due last, twice the limit, without first attempts: they hide no retry and no
+     *   scheduled push
      */
     async findDue(limit: number): Promise<DueBatch[]> {
       const found = (await findOldestDue(limit, DUE_FIELDS)).flatMap(toDueBatch);

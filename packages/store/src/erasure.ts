@@ -3,9 +3,9 @@ import type { Collection, Db } from 'mongodb';
 import type { BatchDocument, DeviceDocument, PushDocument, WebhookDocument } from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 
-/** Pushes that one step reads. */
+/** Maximum pushes that one step reads. */
 const PUSHES_PER_STEP = 1_000;
-/** Time after a deletion for which a push that was being accepted may still name the device. */
+/** Retention of the record of a deletion: a push that was being accepted may still name the device. */
 const RECORD_RETENTION_MS = 600_000;
 
 /** Result of one step of an erasure. */
@@ -58,8 +58,10 @@ export function createErasure(db: Db) {
     },
 
     /**
-     * Removes the record of a deleted device, ten minutes after its deletion at the earliest, and not before its
-     * events were reported to the webhooks that are on. Returns why it stays; undefined: it is removed, or there is none.
+     * Removes the record of a deleted device, ten minutes after its deletion at the earliest, and not before its events
+     * were reported to the webhooks that are on.
+     *
+     * @returns why it stays; undefined if it is removed or there is none
      */
     async removeRecord(token: string, nowMs: number): Promise<KeptRecord | undefined> {
       await fullInboxes.deleteOne({ _id: token });

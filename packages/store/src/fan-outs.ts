@@ -32,7 +32,11 @@ function dueFanOutFilter(suspensions: Pick<Suspensions, 'filter'>) {
 export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) {
   const pushes = db.collection<PushDocument>('pushes');
   return {
-    /** Claims a due fan-out; undefined: it is claimed or done, the push isn't open, or its account is suspended. */
+    /**
+     * Claims a due fan-out.
+     *
+     * @returns undefined if it is claimed or done, the push isn't open, or its account is suspended
+     */
     async claim(id: string, leaseMs: number): Promise<ClaimedFanOut | undefined> {
       const claim = newClaimId();
       const push = await pushes.findOneAndUpdate(
@@ -61,7 +65,9 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
     /**
      * Saves the range of a page of the topics' subscribers: the tokens after `from` up to `to`, whose batches are
      * numbered from `next`. Call it before the batches are inserted: a page that is repeated then covers the same range
-     * with the same batches. False: the claim was lost, or the push has ended: nothing is added to it any more.
+     * with the same batches.
+     *
+     * @returns false if the claim was lost or the push has ended: nothing is added to it any more
      */
     async beginPage(
       { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,
@@ -76,7 +82,9 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
 
     /**
      * Ends a step: the fan-out is due again after `delayMs`, or done. `cursor` is the end of the last page whose
-     * batches are stored. False: the claim was lost, or the push has ended, and its fan-out with it.
+     * batches are stored.
+     *
+     * @returns false if the claim was lost, or the push has ended, and its fan-out with it
      */
     async endStep(
       { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,

@@ -22,9 +22,9 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
 
 /*
  * Every write that ends a recipient is in this file, but for those of the worker that holds the claim: the settlement
- * (batch-table.ts), and before it the saves of its progress (saveOutcomes in held-batches.ts). The outcome goes into the
- * batch first, then the inbox row goes: a process that dies in between leaves a row without effect, never a recipient
- * without an outcome. One write ends many recipients of a batch.
+ * (batch-table.ts), and before it the saves of its progress (saveOutcomes in held-batches.ts). The outcome goes into
+ * the batch first, then the inbox row goes: a process that dies in between leaves a row without effect, never a
+ * recipient without an outcome. One write ends many recipients of a batch.
  *
  * | end                                          | write                 | stored in the batch          |
  * |----------------------------------------------|-----------------------|------------------------------|
@@ -37,14 +37,15 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
  * A newer push of the same collapse key replaces the row in one statement, which cannot write the older push's batch.
  * So a recipient whose batch says `inbox` and that has no row is superseded; fixOutcomes writes that into the batch.
  *
- * Each end is counted for the metrics by the process whose write made it final, by what the statement returns: the
- * worker counts what it settles but `inbox`; who removes a row after a receipt or a deletion counts the rows that it
- * removed; who fixes outcomes counts the recipients that were `inbox` or without an outcome, if its write came first.
- * So a recipient is counted once in a run without faults. A process that dies between a write and its count leaves
- * recipients out; of a batch that is worked twice, those that have acknowledged from the inbox in between count twice.
+ * The process whose write makes an end final counts it for the metrics, by the statement's result. A worker counts the
+ * outcomes that it settles, except `inbox`. A process that removes rows after a receipt or a deletion counts the
+ * removed rows. A process that fixes outcomes counts the recipients that were `inbox` or without an outcome, if its
+ * write came first. So a recipient is counted once in a run without faults. A process that dies between a write and its
+ * count leaves recipients out. If a batch is worked twice, recipients that have acknowledged from the inbox in between
+ * count twice.
  */
 
-/** Batches whose outcomes are written at once: they share journal syncs. */
+/** Maximum batches whose outcomes are written at once: they share journal syncs. */
 const BATCHES_AT_ONCE = 20;
 
 /** Ends that are counted when the inbox row is removed. */
@@ -269,7 +270,10 @@ export async function markReplayed(
   await markBatches(batches, primaryBatches(push), buildEndOfReplay(webhooks));
 }
 
-/** Batches that one statement marks: a push to a million devices has a thousand, which would take MongoDB seconds. */
+/**
+ * Maximum batches that one statement marks: a push to a million devices has a thousand, which would take MongoDB
+ * seconds.
+ */
 const BATCHES_PER_MARK = 100;
 
 /**

@@ -15,7 +15,7 @@ import { buildFailureMark, findFailures } from './failure-mark.ts';
 import { buildReleasedCount } from './lapsed-claims.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
 
-/** The claim that saves does not count as lapsed when it ends without a release. */
+/** Number of lapsed claims after a save: the claim that saves does not count when it ends without a release. */
 const LAPSED_AFTER_SAVE = -1;
 
 /** A batch and the claim under which a worker writes to it. */
@@ -36,7 +36,7 @@ export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
   words?: ProviderErrorEntry[];
   /** Recipients to retry, and when at the earliest. */
   deferred: DeferredEntry[];
-  /** The recipient of a suspected batch that is tried; absent: the save resets the number of lapsed claims. */
+  /** The recipient of a suspected batch that is tried. If absent, the save resets the number of lapsed claims. */
   trying?: TriedRecipient;
   /** The worker was blocked until the lease had ended: the save does not show that the batch makes progress. */
   hasLapsed?: boolean;
@@ -75,8 +75,9 @@ export function createHeldBatches(holders: BatchHolders) {
   return {
     /**
      * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
-     * after `delayMs`, or at once if `retryNow` was called meanwhile. Concurrent releases share round trips. False: another
-     * worker holds or has closed the batch.
+     * after `delayMs`, or at once if `retryNow` was called meanwhile. Concurrent releases share round trips.
+     *
+     * @returns false if another worker holds or has closed the batch
      */
     async releaseClaim(
       { id, claim, notify }: HeldBatch,
@@ -99,7 +100,8 @@ export function createHeldBatches(holders: BatchHolders) {
 
     /**
      * Saves the outcomes so far of a batch that is still being worked on, so that a worker that takes over repeats few.
-     * False: the claim was lost and nothing was written.
+     *
+     * @returns false if the claim was lost and nothing was written
      */
     async saveOutcomes(batch: UnfinishedBatch): Promise<boolean> {
       const { id, outcomes, latenciesMs, deferred, words = [], trying, hasLapsed = false } = batch;

@@ -3,7 +3,7 @@ import { abandonOne, IS_LEASE_EXPIRED } from './accepting-lease.ts';
 import type { Clock } from './clock.ts';
 import type { PushDocument } from './documents.ts';
 
-/** Time for which an idempotency key is valid (guarantee G2). */
+/** Validity of an idempotency key (guarantee G2). */
 const IDEMPOTENCY_TTL_MS = 86_400_000;
 
 /** Finds pushes by their idempotency keys. A unique index gives each key of an app to one push (store/migrate). */
@@ -39,8 +39,10 @@ export function createIdempotencyKeys(pushes: Collection<PushDocument>, clock: P
     },
 
     /**
-     * Finds the push whose idempotency key made an insert fail, durable. Undefined: the key is free now; it is taken from a
-     * push for which it counts no more.
+     * Finds the push whose idempotency key made an insert fail, durable. A key that no longer counts for its push is
+     * taken from it.
+     *
+     * @returns undefined if the key is free
      */
     async findConflict(app: string, key: string): Promise<PushDocument | undefined> {
       const earlier = await pushes.findOne({ app, 'idempotency.key': key });

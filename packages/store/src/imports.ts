@@ -10,7 +10,7 @@ import { createTopicCounters } from './topic-counters.ts';
 
 /** A device of another service, or of another installation. */
 export interface ImportedDevice {
-  /** Absent: the source has none, and the device gets a new one. */
+  /** The device's token in the source. If absent, the device gets a new one. */
   token?: string;
   platform: Platform;
   provider?: ProviderAddress & { since?: Date };

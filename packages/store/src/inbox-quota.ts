@@ -2,8 +2,9 @@ import { LIMITS } from '@carillon/core/limits';
 import type { Db } from 'mongodb';
 import type { InboxDocument } from './documents.ts';
 
-/** One in this many written rows leads to a count of its inbox, so an inbox exceeds the quota by about as many rows. */
+/** Number of written rows for each count of an inbox, on average: an inbox exceeds the quota by about as many rows. */
 const SAMPLE_ONE_IN = 50;
+/** Time for which the knowledge that there are full inboxes is kept. */
 const CACHE_MS = 1_000;
 
 /**

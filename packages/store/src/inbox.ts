@@ -31,10 +31,10 @@ export function isCollapseRowId(rowId: string): boolean {
   return rowId.includes(':~');
 }
 
-/** Lists of up to this many rows are written together with others. */
+/** Maximum rows of a list that is written together with others. */
 const SHORT_LIST_ROWS = 20;
 
-/** Enough for the inboxes of some dozens of devices in one round trip; the driver's default is 101. */
+/** Rows in a round trip: enough for the inboxes of some dozens of devices; the driver's default is 101. */
 const ROWS_PER_READ = 2_000;
 
 /** Returns the range of the ids of a device's rows. */

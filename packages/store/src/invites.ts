@@ -4,7 +4,7 @@ import { fromNow } from './clock.ts';
 import type { InviteDocument, OperatorDocument } from './console-documents.ts';
 import { MANAGES_OPERATORS } from './operators.ts';
 
-/** Time for which a link works. */
+/** Lifetime of a link. */
 const INVITE_MS = 3_600_000;
 
 /** Access that a one-time link grants. */
@@ -21,7 +21,7 @@ const IS_USABLE = {
   $expr: { $gt: ['$expiresAt', '$$NOW'] },
 } as const;
 
-/** Joins a link with its operators, and leaves out the link of a maker or for an operator that has lost its access. */
+/** Stages that join a link with its operators. They leave out a link whose maker or operator has lost access. */
 const WITH_OPERATORS = [
   { $lookup: { from: 'operators', localField: 'by', foreignField: '_id', as: 'maker' } },
   { $lookup: { from: 'operators', localField: 'operator', foreignField: '_id', as: 'target' } },

@@ -16,7 +16,7 @@ export interface KeyUse {
   at: number;
 }
 
-/** A use this soon after the recorded one is not recorded. */
+/** Minimum time between two recorded uses of a key. */
 export const USE_PRECISION_MS = 60_000;
 
 interface FoundKey {

@@ -4,6 +4,7 @@ import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { NotifyEntry, WebhookDocument } from './documents.ts';
 
+/** Interval between two reads of the webhooks. */
 const REFRESH_MS = 3_000;
 
 /** The webhooks of all apps that are on, as last read by this process. */

@@ -2,8 +2,8 @@ import type { Document } from 'mongodb';
 import type { Batch } from './documents.ts';
 
 /**
- * Claims in a row that lapsed, after which a batch is suspected of ending its workers: none of them settled it, saved
- * progress or released it. Batches that shared a process with the cause are suspected as well.
+ * Number of claims in a row that lapsed after which a batch is suspected of ending its workers: none of them settled
+ * it, saved progress or released it. Batches that shared a process with the cause are suspected as well.
  */
 export const SUSPECTED_AFTER = 5;
 

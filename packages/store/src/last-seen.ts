@@ -10,16 +10,16 @@ export interface LastSeen {
   unsubscribed: boolean;
 }
 
-/** Fields of a device that are read for it. */
+/** Fields of a device that are read for it, as a projection. */
 export const LAST_SEEN_FIELDS = { lastActiveAt: 1, uninstalled: 1, unsubscribed: 1 } as const;
 
 type LastSeenFields = Pick<DeviceDocument, '_id' | keyof typeof LAST_SEEN_FIELDS>;
 
-/** Types of BSON (https://bsonspec.org), of which these fields are. */
+/** BSON types of these fields (https://bsonspec.org). */
 const STRING = 0x02;
 const BOOLEAN = 0x08;
 const DATE = 0x09;
-/** Length of the document, before its first field. */
+/** Bytes before a document's first field: its length. */
 const HEADER_BYTES = 4;
 
 /**

@@ -14,7 +14,7 @@ export const DUE_PUSHES_INDEX = {
   'work.at': 1,
   app: 1,
 } as const;
-/** The same for batches with a document of their own, those that wait for their release included. */
+/** Fields of the same index on batches with a document of their own, those that wait for their release included. */
 export const DUE_BATCHES_INDEX = {
   'work.channel': 1,
   'work.state': 1,
@@ -22,9 +22,9 @@ export const DUE_BATCHES_INDEX = {
   app: 1,
 } as const;
 
-/** Time for which entries of the audit log are kept. */
+/** Retention of entries of the audit log. */
 const AUDIT_SECONDS = 400 * 86_400;
-/** Time for which re-drives are kept after their end. */
+/** Retention of re-drives after their end. */
 const REDRIVE_SECONDS = 30 * 86_400;
 
 /** Fields of the index on the batches of a push. */
@@ -47,7 +47,7 @@ export const FAILURES_BY_TIME_INDEX = {
   _id: 1,
   'work.failures': 1,
 } as const;
-/** The same in order of push, for re-drives. */
+/** Fields of the same index in order of push, for re-drives. */
 export const FAILURES_BY_PUSH_INDEX = {
   app: 1,
   _id: 1,
@@ -56,19 +56,19 @@ export const FAILURES_BY_PUSH_INDEX = {
   'work.failures': 1,
 } as const;
 
-/** Contains no document while nothing fails. */
+/** Indexes on batches with failed recipients; they contain no document while nothing fails. */
 const FAILURE_INDEXES: IndexDescription[] = [FAILURES_BY_TIME_INDEX, FAILURES_BY_PUSH_INDEX].map(
   (key) => ({ key, partialFilterExpression: { 'work.failedAt': { $exists: true } } }),
 );
 
-/** Finds what is to be reported to a webhook; contains no document of an app without webhooks. */
+/** Index that finds what is to be reported to a webhook; it contains no document of an app without webhooks. */
 const OUTBOX_INDEX: IndexDescription = {
   key: NOTIFY_INDEX,
   partialFilterExpression: { 'notify.at': { $exists: true } },
 };
 
 /**
- * The indexes besides `_id`. Partial indexes contain only documents that still have something to do, so they stay small
+ * Indexes besides `_id`. Partial indexes contain only documents that still have something to do, so they stay small
  * however many pushes are stored.
  */
 const INDEXES: Record<string, IndexDescription[]> = {

@@ -10,6 +10,7 @@ import {
   MongoWriteConcernError,
 } from 'mongodb';
 
+/** MongoDB's error code of a duplicate key. */
 const DUPLICATE_KEY = 11_000;
 
 /** Returns whether a write failed because a unique index contains its value already. */

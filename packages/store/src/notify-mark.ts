@@ -34,8 +34,8 @@ export function mapEntries(isChanged: Document, changes: Document): Document {
 }
 
 /**
- * The value of `notify` after a change that is to be reported to webhooks, for a statement that is a pipeline.
- * Documents without webhooks stay as they are.
+ * Value of `notify` after a change that is to be reported to webhooks, for a statement that is a pipeline. Documents
+ * without webhooks stay as they are.
  */
 export const NOTIFY_MARK: Document = {
   $cond: [
@@ -72,8 +72,9 @@ export function buildReplay(entry: Pick<NotifyEntry, 'w' | 'r'>): Document {
 }
 
 /**
- * Builds the value of `notify` of a batch whose push was replayed while it was open, at the end of the push: marks the
- * entries of these webhooks, and adds those that are missing because the batch was stored during the replay.
+ * Builds the value of `notify` of a batch at the end of its push, if the push was replayed while it was open. The value
+ * marks the entries of these webhooks. It adds the entries that are missing because the batch was stored during the
+ * replay.
  */
 export function buildEndOfReplay(webhooks: readonly string[]): Document {
   return markOrAdd(webhooks, {}, {});

@@ -27,7 +27,7 @@ export function toNameKey(name: string): string {
   return name.normalize('NFKC').trim().toLowerCase();
 }
 
-/** Operators that may manage others: owners of the whole installation that are not disabled. */
+/** Filter of operators that may manage others: owners of the whole installation that are not disabled. */
 export const MANAGES_OPERATORS = {
   role: 'owner',
   accounts: 'all',

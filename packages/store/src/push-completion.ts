@@ -16,13 +16,17 @@ import {
 } from './final-outcomes.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
 
-/** Time for which the outcomes of recipients are kept after a push has ended for its sender. */
+/** Retention of the outcomes of recipients after a push has ended for its sender. */
 const STATUS_RETENTION_MS = 2 * 86_400_000;
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 
-/** Time for a worker to settle what it has sent when a push ends: all results of a dispatch are there in a second and a half. */
+/**
+ * Maximum wait for workers to settle what they have sent when a push ends: all results of a dispatch arrive within a
+ * second and a half.
+ */
 const SETTLE_WITHIN_MS = 2_000;
+/** Interval between two checks for claims. */
 const CLAIM_POLL_MS = 250;
 
 /** A push to check. */
@@ -160,8 +164,8 @@ async function finishAllDelivered(
 }
 
 /**
- * Ends pushes with one statement. Without webhooks it has no mark; a push to which a replay has added a webhook since it
- * was read does not match then, and a second statement ends it.
+ * Ends pushes with one statement, which sets no mark if they have no webhooks. It does not match a push to which a
+ * replay has added a webhook since the push was read; a second statement ends that push.
  */
 async function endPushes(
   count: number,
@@ -179,7 +183,11 @@ function hasSendTimeEnded({ clock }: Tables, { state, sendUntil }: CheckedPush):
   return state === 'open' && clock.now() >= sendUntil.getTime();
 }
 
-/** Marks an open push expired. Undefined: it has ended in another way meanwhile. */
+/**
+ * Marks an open push expired.
+ *
+ * @returns undefined if it has ended in another way meanwhile
+ */
 async function startExpiry({ pushes }: Tables, id: string): Promise<EndReason | undefined> {
   const started = await pushes.updateOne(
     { _id: id, state: 'open' },

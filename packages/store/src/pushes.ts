@@ -9,7 +9,7 @@ import { createIdempotencyKeys } from './idempotency-keys.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
 import type { Suspensions } from './suspensions.ts';
 
-/** Statements in flight: with a distant majority a push does not wait for the insert of those before it. */
+/** Maximum statements in flight: with a distant majority a push does not wait for the insert of those before it. */
 const MAX_INSERTS = 4;
 
 export const LISTED_FIELDS = {
@@ -72,7 +72,11 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
       return undefined;
     },
 
-    /** Renews the lease of a push in state `accepting`. False: it was abandoned. */
+    /**
+     * Renews the lease of a push in state `accepting`.
+     *
+     * @returns false if it was abandoned
+     */
     async renewAcceptingLease(id: string): Promise<boolean> {
       const { matchedCount } = await pushes.updateOne(
         { _id: id, state: 'accepting' },
@@ -82,7 +86,11 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
       return matchedCount === 1;
     },
 
-    /** Abandons a push for its owner. False: it isn't in state `accepting` any more; it may have been committed. */
+    /**
+     * Abandons a push for its owner.
+     *
+     * @returns false if it isn't in state `accepting` any more; it may have been committed
+     */
     abandon: (id: string): Promise<boolean> => abandonOne(pushes, { _id: id }),
 
     /** Commits a push of many batches; false if it was abandoned meanwhile. */
@@ -96,7 +104,7 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
   };
 }
 
-/** Creates the insert of a push. Undefined: inserted. True: its idempotency key is in use. */
+/** Creates the insert of a push. The insert returns undefined if it succeeds, true if the idempotency key is in use. */
 function createInsert(pushes: Pushes, tracer?: Tracer) {
   return createBatcher<PushDocument, true | undefined>(
     'insert-push',

@@ -4,10 +4,11 @@ import { readUint32At } from './bytes.ts';
 import type { Batch } from './documents.ts';
 
 /*
- * A worker stores the latencies of the receipts that it has waited for in `ms`, all of a batch in the write that closes
- * it, saves its progress or releases it; the next worker takes them over. Every other receipt, such as that of a device
- * that was offline, is recorded in `got` by its gateway, with its time in `gotAt`: a sparse map, because operators can't
- * change bytes of `ms`. It holds the time and not the latency, so that one statement records the receipts of many pushes.
+ * A worker stores the latencies of the receipts that it has waited for in `ms`. It writes all of a batch together, when
+ * it closes the batch, saves its progress or releases it; the next worker takes them over. A gateway records every
+ * other receipt, such as that of a device that was offline, in `got`, with its time in `gotAt`. `gotAt` is a sparse
+ * map, because operators can't change bytes of `ms`. It holds the time and not the latency, so that one statement
+ * records the receipts of many pushes.
  */
 
 type ReceiptTimes = Pick<Batch, 'ms' | 'gotAt'>;
@@ -20,11 +21,11 @@ export function buildReceiptTimes(positions: readonly number[], at: Date): Recor
 }
 
 /**
- * Returns the milliseconds from the acceptance of a push, or from its due time, to the receipt of a recipient; 0: the
- * time is unknown.
+ * Returns the milliseconds from the acceptance of a push, or from its due time, to the receipt of a recipient.
  *
  * @param code the recipient's outcome: a receipt that came after the end of the push changes nothing
  * @param id of the batch or the push
+ * @returns 0 if the time is unknown
  */
 export function latencyMsAt(
   { ms, gotAt }: ReceiptTimes,

@@ -106,7 +106,7 @@ function positionsWithErrors({ later: deferred = [], words = [] }: Batch): numbe
 }
 
 /**
- * Returns the time of a recipient's next try; 0: at any moment. A batch that waits for a retry is not claimed earlier.
+ * Returns the time of a recipient's next try, 0 for any moment. A batch that waits for a retry is not claimed earlier.
  */
 function computeNextTryMs({ state, claim, tries, at }: Batch, untilMs: number): number {
   if (state === 'closed') return 0;

@@ -3,6 +3,7 @@ import type { Db } from 'mongodb';
 import { ABANDON_UPDATE, IS_LEASE_EXPIRED } from './accepting-lease.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 
+/** Minimum age of a push in state `accepting` that is abandoned. */
 const MIN_ACCEPTING_AGE_MS = 60_000;
 
 /** Removes what has passed its retention, and pushes whose acceptance was interrupted. */

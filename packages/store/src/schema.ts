@@ -16,8 +16,8 @@ export interface SchemaStep {
 }
 
 /**
- * The steps of all releases, in order. Rules for a step, because services of the release that is being replaced run
- * before, during and after it, and because they must run again after a roll back:
+ * Steps of all releases, in order. Rules for a step, because services of the release that is being replaced run before,
+ * during and after it, and because they must run again after a roll back:
  *
  * 1. It only adds (expand): fields, collections, indexes, values that the replaced release ignores or understands.
  * 2. What the replaced release reads or writes is removed or changed (contract) one release later at the earliest, when
@@ -33,8 +33,8 @@ export const SCHEMA_STEPS: readonly SchemaStep[] = [
 ];
 
 /**
- * The version that the services of this release need. They also run beside a newer one. It is lower than the last step
- * when that step only contracts.
+ * Version that the services of this release need. They also run beside a newer one. It is lower than the last step when
+ * that step only contracts.
  */
 export const REQUIRED_SCHEMA_VERSION = 1;
 
@@ -58,8 +58,10 @@ export interface MigrationOptions {
 }
 
 const ID = 'schema';
+/** Lease of a process that migrates. */
 const LEASE_MS = 10_000;
 const RENEWALS_PER_LEASE = 3;
+/** Interval between two tries to get the lease. */
 const WAIT_INTERVAL_MS = 250;
 
 /** Reads the version of the schema. */

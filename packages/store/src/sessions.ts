@@ -4,8 +4,9 @@ import type { OperatorDocument, SessionDocument } from './console-documents.ts';
 
 /** Time without a use after which a session ends; also the TTL of its index. */
 export const SESSION_IDLE_MS = 12 * 3_600_000;
-/** Longest life of a session. */
+/** Maximum lifetime of a session. */
 export const SESSION_MAX_AGE_MS = 7 * 24 * 3_600_000;
+/** Minimum time between two recorded uses of a session. */
 const SEEN_INTERVAL_MS = 60_000;
 
 /** A session that is valid now. */

@@ -38,12 +38,13 @@ import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
 import { type MongoTopology, readTopology } from './topology.ts';
 
-/** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
+/** Maximum wait of an API client for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
-/** Of a process without kept connections; they are opened when they are needed. */
+/** Maximum connections of a process without kept connections; they are opened when they are needed. */
 const MAX_CONNECTIONS = 32;
 /**
- * For a process whose clients wait. Its writes are grouped, so that it has at most about ten statements in progress.
+ * Connections of a process whose clients wait. Its writes are grouped, so that it has at most about ten statements in
+ * progress.
  */
 export const KEPT_CONNECTIONS = 16;
 /** Connections that an API process keeps for the requests of devices only. */

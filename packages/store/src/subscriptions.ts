@@ -14,7 +14,9 @@ export interface Subscriber {
 /** Marks of a change in progress; a subscription that is marked UNSUBSCRIBING counts as removed. */
 export const SUBSCRIBING = 1;
 const UNSUBSCRIBING = -1;
-/** Two changes of one subscription overlapped: neither changes the counter, the scheduler recounts the topic. */
+/**
+ * Marks of a subscription with two overlapping changes: neither changes the counter, the scheduler recounts the topic.
+ */
 const SUBSCRIBING_RECOUNT = 2;
 const UNSUBSCRIBING_RECOUNT = -2;
 export const IS_UNSUBSCRIBING = { $in: [UNSUBSCRIBING, UNSUBSCRIBING_RECOUNT] };
@@ -131,8 +133,8 @@ async function subscribe(
 }
 
 /**
- * Clears the mark of a subscription, in a statement that is a pipeline. While the mark is there, `since` is the time of the
- * change, from which on it counts as interrupted; the time of an imported subscription takes its place now.
+ * Pipeline that clears the mark of a subscription. While the mark is there, `since` is the time of the change, which
+ * shows how long the change has been in progress. Then the time of an imported subscription takes its place.
  */
 export const CLEAR_MARK = [
   { $set: { since: { $ifNull: ['$importedSince', '$since'] } } },

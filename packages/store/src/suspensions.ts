@@ -2,6 +2,7 @@ import { startInterval } from '@carillon/core/intervals';
 import type { Db } from 'mongodb';
 import type { AccountDocument, AppDocument } from './documents.ts';
 
+/** Interval between two reads of the suspended accounts. */
 const REFRESH_MS = 3_000;
 
 /** The apps of suspended accounts, as last read by this process. */

@@ -2,7 +2,7 @@ import type { Db } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { DeviceDocument } from './documents.ts';
 
-/** Longest time that a lock outlives its process. */
+/** Lease of a lock: the maximum time that it outlives its process. */
 const LEASE_MS = 5_000;
 
 /**

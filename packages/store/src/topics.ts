@@ -9,7 +9,7 @@ import {
 } from './subscriptions.ts';
 import { countSubscribers } from './topic-counters.ts';
 
-/** A younger mark may belong to a change that is still in progress. */
+/** Age from which on a mark belongs to an interrupted change; a younger one may belong to a change in progress. */
 const MARK_MAX_AGE_MS = 30_000;
 const TOPICS_PER_PAGE = 1_000;
 

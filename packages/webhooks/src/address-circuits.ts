@@ -4,11 +4,13 @@ import type { WebhookDocument } from '@carillon/store/documents';
 import { LRUCache } from 'lru-cache';
 import type { ReceiverResponse } from './client.ts';
 
-/** Requests in flight to one address from which on an app may have a single one, so that apps do not wait for each other. */
+/**
+ * Requests in flight to one address from which on an app may have only one, so that apps do not wait for each other.
+ */
 export const SHARED_IN_FLIGHT = 20;
-/** Requests in flight to one address. A slow one leaves the other jobs of the queue to other addresses. */
+/** Maximum requests in flight to one address. A slow address leaves the other jobs of the queue to other addresses. */
 export const MAX_IN_FLIGHT = 100;
-/** Apps' addresses whose state is known. An evicted one begins with a closed circuit. */
+/** Maximum addresses of apps whose state is known. An evicted one begins with a closed circuit. */
 const MAX_ADDRESSES = 10_000;
 
 /** Reason why nothing is sent to an address now. `busy`: as many requests as it may have are in flight, or a probe. */

@@ -13,10 +13,14 @@ import {
 import { http } from '@carillon/runtime/node-http';
 import { type AllowedHosts, createReceiverLookup, isAddressAllowed } from './allowed-hosts.ts';
 
+/** Deadline of a request, in milliseconds. */
 export const DEADLINE_MS = 10_000;
-/** Part of a response body that is read, so that the connection can be used again. Only the status counts. */
+/** Maximum bytes of a response body that are read, so that the connection can be used again. Only the status counts. */
 const MAX_BODY_BYTES = 4_096;
-/** More than the requests in flight to an address: test events are sent beside them, and a request must not wait here. */
+/**
+ * Maximum connections to a host: more than the requests in flight to an address. Test events are sent beside them, and
+ * a request must not wait here.
+ */
 const MAX_CONNECTIONS_PER_HOST = 200;
 
 /** Codes of the errors of a name that can't be resolved: it does not exist, or the server of its zone does not respond. */

@@ -7,7 +7,7 @@ import type { WebhookStore } from './webhook-store.ts';
 
 /** Time for which the secret before the newest one signs requests too. */
 const ROTATION_OVERLAP_MS = 86_400_000;
-/** Pushes and recipients that one call of a replay marks at most; a single push may have more recipients. */
+/** Maximum pushes and recipients that one call of a replay marks; a single push may have more recipients. */
 export const REPLAY_LIMITS = { pushes: 500, recipients: 50_000 } as const;
 
 /** A webhook without its address and secrets, as its app's owner sees it. */

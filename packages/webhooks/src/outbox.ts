@@ -24,11 +24,13 @@ import { Binary, type Collection, type Db, type Document, type Filter, Long } fr
  * it was claimed.
  */
 
-/** Documents that are read to choose which are claimed. */
+/** Maximum documents that are read to choose which are claimed. */
 const MAX_CLAIMED = 500;
-/** A claim takes documents of at most so many recipients, or one: this bounds the memory of a report. */
+/**
+ * Maximum recipients of the documents that a claim takes, unless it takes only one: this bounds the memory of a report.
+ */
 const MAX_RECIPIENTS = 2_000;
-/** A replayed batch that was claimed before the replay is checked again after this time, until it is settled. */
+/** Interval between two checks of a replayed batch that was claimed before the replay, until it is settled. */
 const RECHECK_MS = 10_000;
 const KINDS = ['pushes', 'batches', 'devices'] as const;
 type Kind = (typeof KINDS)[number];
@@ -248,9 +250,9 @@ function createReplay(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
   return {
     /**
-     * Reports an app's pushes to a webhook again, from the id `from` up to `to`, in order of id, as far as they are
-     * stored; also pushes from before the webhook was created. Marks at most so many pushes with so many recipients,
-     * but at least one push.
+     * Reports stored pushes of an app to a webhook again, from the id `from` up to `to`, in order of id. Pushes from
+     * before the webhook's creation are included. Marks at most so many pushes with so many recipients, but at least
+     * one push.
      *
      * @returns how many pushes were marked, and the last of them unless all are done
      */

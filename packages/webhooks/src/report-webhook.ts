@@ -15,8 +15,9 @@ import type { WebhookResponse } from './webhooks.ts';
 
 /** Duration of a claim; a request is sent only if its response and the record of it fit into the rest. */
 const LEASE_MS = 30_000;
+/** Maximum duration of recording a response. */
 const RECORD_MS = 6_000;
-/** A job ends after this time; the scheduler's next tick adds another one if something is left. */
+/** Time after which a job claims nothing more; the scheduler's next tick adds another job if something is left. */
 const JOB_MS = 20_000;
 
 /** Resources of the process that reporting to webhooks uses. */
@@ -110,7 +111,11 @@ async function waitForAddress(
   return result;
 }
 
-/** Sends the test event that was requested. False: the request failed. */
+/**
+ * Sends the test event that was requested.
+ *
+ * @returns false if the request failed
+ */
 async function sendTest(
   resources: WebhookResources,
   receiver: Receiver,
@@ -137,7 +142,11 @@ async function sendTest(
   return endFailed(receiver, recorded);
 }
 
-/** Sends the events of claimed documents. False: a request failed, and the rest was released. */
+/**
+ * Sends the events of claimed documents.
+ *
+ * @returns false if a request failed and the rest was released
+ */
 async function sendReports(
   resources: WebhookResources,
   receiver: Receiver,
@@ -271,7 +280,11 @@ async function post(
   return response;
 }
 
-/** Records a response in the webhook. False: the request failed. */
+/**
+ * Records a response in the webhook.
+ *
+ * @returns false if the request failed
+ */
 async function settleRequest(
   { store, random, onRequest }: WebhookResources,
   receiver: Receiver,

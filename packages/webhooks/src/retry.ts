@@ -4,10 +4,11 @@ import type { WebhookResponse } from './webhooks.ts';
 const BASE_DELAY_MS = 1_000;
 const MAX_DELAY_MS = 3_600_000;
 const BACKOFF = { baseMs: BASE_DELAY_MS, maxMs: MAX_DELAY_MS };
-/** Longest Retry-After that is honoured. */
+/** Maximum Retry-After that is honoured. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
-/** A webhook whose requests have failed for this time is turned off. */
+/** Time of failing requests after which a webhook is turned off. */
 export const MAX_FAILING_MS = 5 * 86_400_000;
+/** HTTP status of a receiver that wants no more requests. */
 const GONE = 410;
 
 /**

@@ -6,6 +6,7 @@ import { type ClaimedReport, countUnreported } from './outbox.ts';
 
 /** Time for which a push is kept past its retention for webhooks to which it was not reported. */
 const KEEP_MS = 3 * 86_400_000;
+/** Interval between two checks of a push that is kept for webhooks. */
 const CHECK_INTERVAL_MS = 600_000;
 
 type Holder = Pick<PushDocument, '_id' | 'app' | 'notify' | 'work' | 'counts'> & { push?: string };

@@ -6,9 +6,9 @@ import { isDuplicateKey } from '@carillon/store/mongo-errors';
 import { NOTIFY_INDEX } from '@carillon/store/notify-mark';
 import type { Collection, Db, Filter } from 'mongodb';
 
-/** Devices that one statement changes when a webhook is removed. */
+/** Maximum devices that one statement changes when a webhook is removed. */
 const DEVICES_PER_STEP = 1_000;
-/** A success that changes nothing else is written this often. */
+/** Minimum interval between two records of successes that change nothing else. */
 const SUCCESS_INTERVAL_MS = 10_000;
 
 /** A webhook to create. */
@@ -41,14 +41,16 @@ export function createWebhooks(db: Db, clock: Clock) {
 
 type WebhookCollection = Collection<WebhookDocument>;
 
-/** The fields of failed requests, without which the next request is sent at once. */
+/** Fields of failed requests, without which the next request is sent at once. */
 const FAILURE_FIELDS = {
   failures: true,
   failedAt: true,
   failingSince: true,
   retryAt: true,
 } as const;
-/** A failure so long after the one before begins a new row: what waits is sent at least once a day. */
+/**
+ * Minimum time between two failures after which the second begins a new row: what waits is sent at least once a day.
+ */
 const FAILURE_GAP_MS = 2 * 86_400_000;
 
 /** Matches a webhook while it has the address that a request was sent to: a later one has no part in its result. */
@@ -72,8 +74,9 @@ function createWebhookSettings(
 
   return {
     /**
-     * Creates a webhook. False: the app has as many as it may have. Each takes a slot of its app, which a unique index
-     * gives to one of several calls at the same moment.
+     * Creates a webhook. It takes a slot of its app, which a unique index gives to one of several concurrent calls.
+     *
+     * @returns false if the app has as many as it may have
      */
     async create({ secret, ...webhook }: NewWebhook): Promise<boolean> {
       const document = {
@@ -294,7 +297,11 @@ function createSealed(
     },
     /** Reads all webhooks of all apps, one at a time. */
     iterateAll: (): AsyncIterable<WebhookDocument> => webhooks.find(),
-    /** Saves the same texts sealed again. False: the webhook was changed meanwhile. */
+    /**
+     * Saves the same texts sealed again.
+     *
+     * @returns false if the webhook was changed meanwhile
+     */
     reseal: async (
       { _id, secrets, address }: WebhookDocument,
       resealed: Pick<WebhookDocument, 'address' | 'secrets'>,

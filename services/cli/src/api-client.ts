@@ -2,6 +2,7 @@ import { describeError } from '@carillon/admin/admin-error';
 import { z } from 'zod';
 import { commandFailed, serviceUnreachable } from './failure.ts';
 
+/** Timeout of a request to the API, in milliseconds. */
 const TIMEOUT_MS = 30_000;
 
 /** Response of the API, whatever its status. */

@@ -17,7 +17,7 @@ import { type CommandContext, requireSetting } from './stack.ts';
 
 const MAX_INTERVAL_SECONDS = 3_600;
 const MAX_TIMEOUT_SECONDS = 300;
-/** A push of an earlier run is of no use to the next one. */
+/** Time to live of a push: a push of an earlier run is of no use to the next one. */
 const TIME_TO_LIVE_SECONDS = 60;
 
 type Step = 'register' | 'connect' | 'accept' | 'receive';

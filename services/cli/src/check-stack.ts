@@ -16,11 +16,11 @@ import { requireSetting, type Stack } from './stack.ts';
 const MIN_NODE_MAJOR = 24;
 const READY_TIMEOUT_MS = 2_000;
 const MQTT_TIMEOUT_MS = 5_000;
-/** The console waits up to 5 s for MongoDB. */
+/** Timeout of a request to the console, which waits up to 5 s for MongoDB. */
 const CONSOLE_TIMEOUT_MS = 8_000;
 /** CONNACK return code 1 (MQTT 3.1.1, section 3.2.2.3). */
 const UNACCEPTABLE_PROTOCOL = 1;
-/** Reads a device that does not exist: the error shows that the API runs, and whether the key is valid. */
+/** Path of a device that does not exist: the error shows that the API runs, and whether the key is valid. */
 const PROBE_PATH = '/devices/doctor';
 
 /** Checks all parts of a stack. */

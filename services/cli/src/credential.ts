@@ -28,6 +28,7 @@ import { commandFailed, usageError } from './failure.ts';
 import { formatCount } from './output.ts';
 import { type CommandContext, requireSetting } from './stack.ts';
 
+/** Maximum credentials that an error names. */
 const MAX_LISTED = 10;
 
 interface GatewayOptions {

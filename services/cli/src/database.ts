@@ -17,7 +17,7 @@ const UNREACHABLE_ERROR =
 /**
  * Opens the stack's MongoDB for one operation and closes it afterwards.
  *
- * @param timeoutMs maximum duration of one database operation; absent: the store's default
+ * @param timeoutMs maximum duration of one database operation; the store's default if absent
  * @throws Failure when MongoDB can't be reached or rejects the operation
  */
 export async function withStore<T>(

@@ -4,6 +4,7 @@ import { EXIT, Failure } from './failure.ts';
 import { formatCount } from './output.ts';
 import { type CommandContext, hasNoEndpoints, requireSetting } from './stack.ts';
 
+/** Characters of the column with the checks' names. */
 const NAME_WIDTH = 28;
 
 /** Adds `carillon doctor`, which checks all parts of a stack. */

@@ -8,7 +8,7 @@ import { createSecondsParser } from './option-parsers.ts';
 import { formatCount } from './output.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
-/** Building an index over many documents can take hours. */
+/** Maximum duration of building an index: over many documents it can take hours. */
 const INDEX_BUILD_TIMEOUT_MS = 6 * 3_600_000;
 const MAX_WAIT_SECONDS = 86_400;
 const RETRY_INTERVAL_MS = 1_000;

@@ -2,7 +2,7 @@ import { PROVIDER_CHANNELS, type ProviderChannelName } from '@carillon/core/chan
 import { deliverQueueName, WORKER_QUEUES, type WorkerQueue } from '@carillon/queue/jobs';
 import { z } from 'zod';
 
-/** Schema of a list of queues, separated by commas. Absent: all queues of delivery-workers. */
+/** Schema of a list of queues, separated by commas; all queues of delivery-workers if absent. */
 export const queueList = z
   .string()
   .default(WORKER_QUEUES.join(','))

@@ -8,7 +8,7 @@ const WORKER_FAILED = failureCode('worker-failed');
 /** Fields of a batch in MongoDB between two claims. */
 type Stored = { outcomes: Uint8Array } & Pick<Batch, 'trying' | 'later'>;
 
-/** What happens when a recipient is tried; undefined: it is sent to. */
+/** Result of trying a recipient; undefined means that it is sent to. */
 type Attempt = (position: number, claim: number) => 'end' | 'defer' | undefined;
 
 function claimBatch(stored: Stored) {
@@ -25,7 +25,11 @@ function claimBatch(stored: Stored) {
   return { ...batchOutcomes, batch: createSuspectedBatch(batchOutcomes, stored) };
 }
 
-/** Runs one claim and stores what it saves; false: it ended the process. */
+/**
+ * Runs one claim and stores what it saves.
+ *
+ * @returns false if the claim ended the process
+ */
 function runClaim(stored: Stored, attempt: Attempt, claim: number): boolean {
   const { batch, pending, outcomes, recordOutcome } = claimBatch(stored);
   const save = () => {

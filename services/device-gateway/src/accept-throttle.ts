@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 
 /**
- * Handshakes that start per turn of the event loop: about 4 ms of work with TLS (0.5 ms each), so that started
+ * Maximum handshakes that start in a turn of the event loop: about 4 ms of work with TLS (0.5 ms each). Started
  * handshakes complete and connected devices are served in between.
  */
 const STARTS_PER_TURN = 8;
-/** Sockets that would wait longer are closed: clients time out after ten seconds or more, and reconnect. */
+/** Maximum wait of a socket; then it is closed. Clients time out after ten seconds or more, and reconnect. */
 const MAX_WAIT_MS = 8_000;
-/** Queued sockets of addresses above their rate; a new one evicts the oldest. */
+/** Maximum queued sockets of addresses above their rate; a new one evicts the oldest. */
 const MAX_LOW_PRIORITY = 1_000;
 /** Interval at which the first low-priority socket is tried again. */
 const RETRY_INTERVAL_MS = 20;
@@ -21,7 +21,7 @@ export interface AcceptedSocket {
 /**
  * Starts accepted sockets one after another; sockets of addresses above their rate start when no other socket waits.
  *
- * @param tryStart is called when it is a socket's turn; false: there is no capacity yet
+ * @param tryStart is called when it is a socket's turn; returns false if there is no capacity yet
  * @param onEvicted is called when a queued socket is closed to make room for another
  */
 export function createAcceptThrottle(
@@ -71,7 +71,11 @@ export function createAcceptThrottle(
   }
 
   return {
-    /** Queues a socket; false: the queue is too long. */
+    /**
+     * Queues a socket.
+     *
+     * @returns false if the queue is too long
+     */
     enqueue(accepted: AcceptedSocket, isOverLimit: boolean): boolean {
       if (isOverLimit) enqueueLowPriority(accepted);
       else if (normalQueue.waitedMs() > MAX_WAIT_MS) return false;

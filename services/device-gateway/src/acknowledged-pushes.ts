@@ -1,16 +1,17 @@
-/** Remembered without a limit of time. */
+/** Number of pushes that are remembered without a limit of time. */
 const ALWAYS_REMEMBERED = 32;
-/** A connection with many pushes: twenty seconds of them at a dozen a second. */
+/** Maximum pushes that are remembered: for a connection with many, twenty seconds of them at a dozen a second. */
 const MAX_REMEMBERED = 256;
 /**
- * Longer than a worker that has lost a report of a receipt takes to write a row: the results of its dispatch, a server of
- * Redis that restarts, or the lease of a claim, pass before.
+ * Time for which other pushes are remembered. A worker that has lost the report of a receipt writes its row within it,
+ * after the results of its dispatch, a restart of a Redis server, or the lease of a claim.
  */
 const REMEMBERED_MS = 60_000;
 
 /**
- * The last pushes that a device has acknowledged on a connection. The report of a receipt to the worker can be lost with Redis:
- * then the push comes again, from another dispatch or from an inbox row, and is acknowledged without the device.
+ * The last pushes that a device has acknowledged on a connection. The report of a receipt to the worker can be lost
+ * with Redis. Then the push comes again, from another dispatch or from an inbox row, and the gateway acknowledges it
+ * without the device.
  *
  * Remembers the last 32; of the last minute up to 256.
  */

@@ -1,31 +1,33 @@
 import { toAddressGroup } from '@carillon/core/client-address';
 import { LRUCache } from 'lru-cache';
 
-/** New connections of one address a minute; those above it start after the connections of all other addresses. */
+/** New connections of one address a minute; further ones start after the connections of all other addresses. */
 const CONNECTIONS_PER_MINUTE = 3_000;
-/** Connects of one device a minute: a device that is rejected elsewhere reconnects about once a second. */
+/** Maximum connects of one device a minute: a device that is rejected elsewhere reconnects about once a second. */
 const CONNECTS_PER_MINUTE = 120;
-/** Takeovers of a device's own open connection a minute; two clients that share a token cause nothing else. */
+/** Maximum takeovers of a device's own open connection a minute; two clients that share a token cause nothing else. */
 const TAKEOVERS_PER_MINUTE = 60;
-/** Pending connections of one address: the NAT of a mobile carrier stands for thousands of phones. */
+/** Maximum pending connections of one address: the NAT of a mobile carrier stands for thousands of phones. */
 const MAX_PENDING_PER_ADDRESS = 500;
 
 /** Wrong credentials of one address that are rejected at once; each further one is rejected later than the last. */
 const FREE_AUTH_FAILURES = 10;
+/** Additional delay of each further rejection. */
 const DELAY_STEP_MS = 100;
-/** Clients wait ten seconds or more for a CONNACK. */
+/** Maximum delay of a rejection. Clients wait ten seconds or more for a CONNACK. */
 const MAX_DELAY_MS = 5_000;
 const MAX_AUTH_FAILURES = FREE_AUTH_FAILURES + MAX_DELAY_MS / DELAY_STEP_MS;
 const AUTH_FAILURE_DECAY_PER_SECOND = 0.2;
 
 /**
- * Lookups of one address for credentials that none of our keys signed (of imported devices), successful ones not
- * counted: burst and rate. Even with a frozen MongoDB they leave capacity for devices that need no lookup.
+ * Maximum burst of one address's lookups for credentials that none of our keys signed (of imported devices), successful
+ * ones not counted. Even with a frozen MongoDB it leaves capacity for devices that need no lookup.
  */
 const LOOKUP_BURST = 400;
+/** Rate of these lookups. */
 const LOOKUPS_PER_SECOND = 10;
 
-/** Addresses or devices that are remembered by each limit; the least recently counted is forgotten first. */
+/** Maximum addresses or devices that a limit remembers; the least recently counted is forgotten first. */
 const MAX_TRACKED_KEYS = 50_000;
 
 /**
@@ -61,7 +63,11 @@ export function createAddressLimits() {
       const failureCount = authFailures.add(toAddressGroup(address));
       return Math.max(0, (failureCount - FREE_AUTH_FAILURES) * DELAY_STEP_MS);
     },
-    /** Counts a lookup for credentials that none of our keys signed; false: the address had too many. */
+    /**
+     * Counts a lookup for credentials that none of our keys signed.
+     *
+     * @returns false if the address had too many
+     */
     tryAcquireLookup(address: string): boolean {
       const group = toAddressGroup(address);
       if (lookups.read(group) + 1 > LOOKUP_BURST) return false;
@@ -70,7 +76,11 @@ export function createAddressLimits() {
     },
     /** Cancels the count of a lookup that confirmed the credentials, or failed. */
     refundLookup: (address: string): void => void lookups.add(toAddressGroup(address), -1),
-    /** Counts a connect of a device; false: it connects too often. */
+    /**
+     * Counts a connect of a device.
+     *
+     * @returns false if it connects too often
+     */
     allowConnect(token: string, isTakeover: boolean): boolean {
       const isTooOften = isTakeover && takeovers.increment(token) > TAKEOVERS_PER_MINUTE;
       return connects.increment(token) <= CONNECTS_PER_MINUTE && !isTooOften;
@@ -113,7 +123,7 @@ function createLeakyBuckets(leakPerSecond: number, capacity: number) {
   return { read, add };
 }
 
-/** No limits, for load from one machine. */
+/** Limits that limit nothing, for load from one machine. */
 export const NO_ADDRESS_LIMITS: AddressLimits = {
   pendingPerAddress: Number.POSITIVE_INFINITY,
   exceedsConnectionRate: () => false,

@@ -27,10 +27,13 @@ export interface AuthContext {
   limits: AddressLimits;
 }
 
-/** Longer intervals, and 0 (none), would hide a dead connection for too long. */
+/** Maximum keepalive. Longer intervals, and 0 (none), would hide a dead connection for too long. */
 const KEEPALIVE_MAX_SECONDS = 1_200;
 const KEEPALIVE_MIN_SECONDS = 5;
-/** After it the signature of the auth alone decides, so that the CONNACK is not late. */
+/**
+ * Maximum duration of a device's lookup. After it the signature of the auth alone decides, so that the CONNACK is not
+ * late.
+ */
 const LOOKUP_TIMEOUT_MS = 2_000;
 
 /**

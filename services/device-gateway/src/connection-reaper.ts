@@ -4,8 +4,9 @@ import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { InboxReplay } from './inbox-replay.ts';
 
+/** Interval between two checks of the connections. */
 const INTERVAL_MS = 1_000;
-/** Time for a PUBACK, and for a full socket to accept bytes, after which the connection counts as dead. */
+/** Maximum wait for a PUBACK, and for a full socket to accept bytes; then the connection counts as dead. */
 const PROGRESS_TIMEOUT_MS = 30_000;
 
 /**
@@ -77,7 +78,11 @@ export function startConnectionReaper(context: {
   };
 }
 
-/** Returns the reason why a connection is closed now; undefined: it stays open. */
+/**
+ * Returns the reason why a connection is closed now.
+ *
+ * @returns undefined if it stays open
+ */
 function closeReasonFor(connection: Connection, now: number): string | undefined {
   if (connection.isSilent(now)) return 'silent';
   const oldest = connection.inFlight[0];

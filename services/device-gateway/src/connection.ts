@@ -8,20 +8,20 @@ import type { DispatchSpan } from './dispatch-span.ts';
 import { type PublishPacket, writePublish } from './publish-packet.ts';
 import type { Transport } from './transport.ts';
 
-/** Most pushes without a PUBACK that a device has at a time. */
+/** Maximum pushes without a PUBACK that a device has at a time. */
 const MAX_IN_FLIGHT = 16;
 const MAX_REMEMBERED_COLLAPSE_KEYS = 32;
-/** Bytes buffered in the socket above which no further push is written to it. */
+/** Maximum bytes buffered in the socket with which a further push is written to it. */
 const MAX_BUFFERED_BYTES = 64 * 1_024;
 
-/** Shared by all connections with nothing in flight; never modified. */
+/** List that all connections with nothing in flight share; never modified. */
 const NONE_IN_FLIGHT: readonly InFlightPublish[] = [];
 const NO_REPLIES: readonly PendingReply[] = [];
 
 /** Shared by the replies about recipients of a dispatch that were written together: thousands may be pending. */
 export interface SharedReply {
   to: ReplyTo;
-  /** Time by which the worker has written the inbox row of an unacknowledged push; undefined: it writes none. */
+  /** Time by which the worker has written the inbox row of an unacknowledged push; undefined if it writes none. */
   rowsWrittenBy: number | undefined;
   /** Counts the results of the dispatch, if its push is traced. */
   span: DispatchSpan | undefined;
@@ -69,13 +69,13 @@ export class Connection {
   #state: 'syncing' | 'live' | 'closing' | 'closed' = 'syncing';
   #isVerified: boolean;
   #lastPacketAt = this.connectedAt;
-  /** Time since which the socket has buffered bytes without a PUBACK; 0: it has none. */
+  /** Time since which the socket has buffered bytes without a PUBACK; 0 if it has none. */
   #writeBlockedSince = 0;
   /** Packets of the last second other than expected PUBACKs. */
   #controlPacketCount = 0;
   /** Last inbox check that a PINGREQ caused. */
   #inboxCheckedAt = this.connectedAt;
-  /** Time at which the reaper checks the inbox; 0: not scheduled. */
+  /** Time at which the reaper checks the inbox; 0 means not scheduled. */
   #recheckAt = 0;
   #hasUnreadRows = false;
   #isReplaying = false;
@@ -136,7 +136,11 @@ export class Connection {
     this.#isVerified = true;
   }
 
-  /** Stops accepting pushes, before the close; false: the connection is not open any more. */
+  /**
+   * Stops accepting pushes, before the close.
+   *
+   * @returns false if the connection is not open any more
+   */
   markClosing(): boolean {
     if (!this.isOpen()) return false;
     this.#state = 'closing';
@@ -181,7 +185,11 @@ export class Connection {
     return publish;
   }
 
-  /** Removes the push of a PUBACK from those in flight; undefined: no push has this packet id. */
+  /**
+   * Removes the push of a PUBACK from those in flight.
+   *
+   * @returns undefined if no push has this packet id
+   */
   acknowledge(packetId: number): InFlightPublish | undefined {
     const inFlight = this.#inFlight;
     const publish = inFlight.find((one) => one.packetId === packetId);
@@ -260,7 +268,11 @@ export class Connection {
     return this.#writeBlockedSince === 0 ? 0 : now - this.#writeBlockedSince;
   }
 
-  /** Starts the inbox check of a PINGREQ; false: the last one was less than 0.9 keepalives ago. */
+  /**
+   * Starts the inbox check of a PINGREQ.
+   *
+   * @returns false if the last one was less than 0.9 keepalives ago
+   */
   tryStartPingCheck(): boolean {
     const now = performance.now();
     if (now - this.#inboxCheckedAt < this.keepaliveTimeoutMs * 0.6) return false;
@@ -292,7 +304,11 @@ export class Connection {
     this.#resume();
   }
 
-  /** Marks the inbox as being read; false: it is being read already. */
+  /**
+   * Marks the inbox as being read.
+   *
+   * @returns false if it is being read already
+   */
   tryStartReplay(): boolean {
     if (this.#isReplaying) return false;
     this.#isReplaying = true;

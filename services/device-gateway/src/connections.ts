@@ -6,10 +6,11 @@ import type { Connection, InFlightPublish } from './connection.ts';
 import type { LastSeenRecorder } from './device-activity.ts';
 import type { GatewayMetrics } from './metrics.ts';
 
+/** Interval between two steps of a drain. */
 const DRAIN_TICK_MS = 50;
-/** Time for receipts in transit. */
+/** Maximum wait for receipts in transit. */
 const RECEIPT_GRACE_MS = 1_000;
-/** Time for the device to complete the close of TLS or WebSocket. */
+/** Maximum wait for the device to complete the close of TLS or WebSocket. */
 const CLOSE_HANDSHAKE_MS = 500;
 
 /** Returns the entry of a connection in presence. */

@@ -19,7 +19,10 @@ export function createProxyDetector(proxyWarner: ProxyWarner) {
   };
 }
 
-/** With PROXY_PROTOCOL=on every connection has its header, and addresses are the clients'. */
+/**
+ * Detector that detects nothing: with PROXY_PROTOCOL=on every connection has its header, and addresses are the
+ * clients'.
+ */
 export const NO_PROXY_DETECTOR: ProxyDetector = {
   onFirstBytes: () => undefined,
   onTlsHandshake: () => undefined,

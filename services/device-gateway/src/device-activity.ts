@@ -5,10 +5,11 @@ import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
 
 const FLUSH_INTERVAL_MS = 1_000;
+/** Maximum entries of a job. */
 const MAX_PER_JOB = 1_000;
-/** Above it further entries are dropped, which loses only the time of the last activity. */
+/** Maximum pending entries; further ones are dropped, which loses only the time of the last activity. */
 const MAX_PENDING = 50_000;
-/** Apps that are remembered; the app of an evicted entry is recorded again, which changes nothing. */
+/** Maximum apps that are remembered; the app of an evicted entry is recorded again, which changes nothing. */
 const MAX_REMEMBERED_APPS = 10_000;
 
 /** A token and milliseconds since 1970, MongoDB's time. */

@@ -1,10 +1,10 @@
 /** Thrown when the peer violates the protocol or a limit; the connection is closed. */
 export class ProtocolError extends Error {}
 
-/** Longest packet that a device may send; checked before the packet is buffered. */
+/** Maximum length of a packet from a device; checked before the packet is buffered. */
 export const MAX_PACKET_BYTES = 8_192;
 
-/** Longest packet with its fixed header: the type and at most four bytes of length (MQTT 3.1.1, 2.2). */
+/** Maximum length of a packet with its fixed header: the type and at most four bytes of length (MQTT 3.1.1, 2.2). */
 export const MAX_FRAME_BYTES = MAX_PACKET_BYTES + 5;
 
 /** First bytes of the packets that devices send: type and required flags (MQTT 3.1.1, 2.2.1 and 2.2.2). */

@@ -24,7 +24,7 @@ import { createPendingConnections } from './pending-connections.ts';
 import { createInboxReader } from './read-inbox.ts';
 import { createReceipts } from './receipts.ts';
 
-/** Recipients that may wait to be written; above it workers get no credit. */
+/** Maximum recipients that wait to be written; above it workers get no credit. */
 const MAX_QUEUED_RECIPIENTS = 20_000;
 
 /** Settings of a gateway. */

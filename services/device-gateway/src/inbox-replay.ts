@@ -5,9 +5,11 @@ import type { Connections } from './connections.ts';
 import type { IosAppRecorder } from './device-activity.ts';
 import type { InboxReader } from './read-inbox.ts';
 
+/** Delay of the first retry of a failed read. */
 const INITIAL_RETRY_MS = 500;
+/** Maximum delay of a retry of a failed read. */
 const MAX_RETRY_MS = 10_000;
-/** Interval in which rows that have no notice are found to be overdue. */
+/** Interval at which rows that have no notice are found to be overdue. */
 const OVERDUE_CHECK_MS = 250;
 /** Time within which a receipt is usually recorded in MongoDB. */
 const RECEIPT_RECORDED_MS = 1_000;

@@ -14,17 +14,20 @@ import { readProxyHeader } from './proxy-header.ts';
 /** A host and port, or descriptors of a listening socket that the parent process has opened. */
 export type ListenAddress = { host: string; port: number } | { fds: readonly number[] };
 
-/** Reconnecting devices wait here instead of being refused by the kernel, which may have a lower limit of its own. */
+/**
+ * Maximum connections that wait in the kernel's queue. Reconnecting devices wait there instead of being refused; the
+ * kernel may have a lower limit of its own.
+ */
 const BACKLOG = 4_096;
 /**
- * The event loop accepts one connection a turn from each listening socket. With a single one, many devices that
- * reconnect overflow the backlog, and a client whose SYN was dropped retries after 1, 3, 7 … 63 s.
+ * Number of listening sockets of a port: the event loop accepts one connection a turn from each. With a single one,
+ * many devices that reconnect overflow the backlog, and a client whose SYN was dropped retries after 1, 3, 7 … 63 s.
  */
 const SOCKETS_PER_PORT = 16;
 
 /** Capacity for pending connections, as a fraction of `maxConnections`. */
 const PENDING_FRACTION = 0.05;
-/** Accepted sockets that may wait while there is no capacity. */
+/** Maximum accepted sockets that wait while there is no capacity. */
 const MAX_QUEUED_SOCKETS = 1_000;
 
 /** Reason why a socket is closed before its CONNECT; `gave-way`: it was evicted for another one. */

@@ -14,7 +14,7 @@ import type { InboxReplay } from './inbox-replay.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish, type PublishPacket } from './publish-packet.ts';
 
-/** Sockets written before PUBACKs are handled again. */
+/** Number of sockets that are written before PUBACKs are handled again. */
 const SOCKETS_PER_SLICE = 200;
 /** Time after the deadline of a dispatch within which the worker has written its inbox rows. */
 const ROWS_WRITTEN_WITHIN_MS = 2_000;
@@ -25,7 +25,7 @@ const ACK_CHECK_INTERVAL_MS = 50;
 /** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
 interface Deadlines {
   isBeforeDeadline: boolean;
-  /** Latest time at which the inbox rows of the dispatch are written, monotonic; undefined: no rows are written. */
+  /** Latest time at which the inbox rows of the dispatch are written, monotonic; undefined if no rows are written. */
   rowsWrittenBy: number | undefined;
 }
 

@@ -10,7 +10,7 @@ import type { z } from 'zod';
 import { environment, type listenSetting } from './environment.ts';
 import { startGateway } from './gateway.ts';
 
-/** A CONNECT gets its CONNACK within 5 s even if MongoDB is unreachable. */
+/** Timeout of a database operation: a CONNECT gets its CONNACK within 5 s even if MongoDB is unreachable. */
 const MONGODB_TIMEOUT_MS = 2_500;
 
 await runService(

@@ -1,15 +1,16 @@
 import { toAddressGroup } from '@carillon/core/client-address';
 import type { Transport } from './transport.ts';
 
-/** Time for a new connection to send its CONNECT, handshakes of the transport included. */
+/** Maximum time for a new connection to send its CONNECT, handshakes of the transport included. */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**
- * Time before a connection without a CONNECT may be evicted: enough for the handshakes of many devices behind one
+ * Minimum age of a connection without a CONNECT that is evicted: enough for the handshakes of many devices behind one
  * address, which would otherwise evict each other before any of them completes.
  */
 const EVICTION_GRACE_MS = 500;
-/** Time for a rejected connection to close after its CONNACK. */
+/** Maximum time for a rejected connection to close after its CONNACK. */
 const CLOSE_TIMEOUT_MS = 1_000;
+/** Interval between two checks for overdue connections. */
 const CHECK_INTERVAL_MS = 250;
 
 /** Address of a connection behind a proxy until its PROXY header is read; it counts for no address. */
@@ -81,7 +82,11 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
   }
   return {
     count: byStage.count,
-    /** Adds a connection, if necessary in place of another of its address; undefined: none can be evicted yet. */
+    /**
+     * Adds a connection, if necessary in place of another of its address.
+     *
+     * @returns undefined if none can be evicted yet
+     */
     add(transport: Transport, address: string): PendingConnection | undefined {
       if (!ensureCapacity(address, EVICTION_GRACE_MS)) return undefined;
       const openedAt = performance.now();
@@ -98,7 +103,11 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
       timer ??= setInterval(closeOverdue, CHECK_INTERVAL_MS);
       return pending;
     },
-    /** Sets the address that a proxy has sent; false: the address has too many connections, none to evict. */
+    /**
+     * Sets the address that a proxy has sent.
+     *
+     * @returns false if the address has too many connections and none can be evicted
+     */
     setAddress(pending: PendingConnection, address: string): boolean {
       byAddress.remove(pending);
       // The handshake starts now and can't be delayed.
@@ -116,7 +125,11 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
       if (delayMs === 0) sendRejection();
       else pending.rejectTimer = setTimeout(sendRejection, delayMs);
     },
-    /** Evicts one connection; false: none can be evicted yet. */
+    /**
+     * Evicts one connection.
+     *
+     * @returns false if none can be evicted yet
+     */
     evictOne: (): boolean => evict(byStage.findEvictable(), EVICTION_GRACE_MS),
     remove,
     /** Closes all. */

@@ -3,10 +3,14 @@ import { ProtocolError } from './frames.ts';
 
 /** First bytes of every PROXY protocol version 2 header (specification, 2.2). */
 const SIGNATURE = Buffer.from('0d0a0d0a000d0a515549540a', 'hex');
+/** Length of the fixed part of a version 2 header. */
 const FIXED_BYTES = 16;
 /** Start of a version 1 header (specification, 2.1). */
 const SIGNATURE_V1 = Buffer.from('PROXY ');
-/** Addresses take at most 36 bytes; the rest are extensions, of which proxies send few. */
+/**
+ * Maximum length of the rest of a header. Addresses take at most 36 bytes; extensions follow, of which proxies send
+ * few.
+ */
 const MAX_REST_BYTES = 1_024;
 const LOCAL = 0x20;
 const PROXY = 0x21;

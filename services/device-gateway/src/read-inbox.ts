@@ -12,8 +12,9 @@ import { encodePublish } from './publish-packet.ts';
 import type { Receipts } from './receipts.ts';
 import { createReplaySpans } from './replay-spans.ts';
 
-/** Greatest age of a push's state when the push is sent: nothing is sent a second after a deletion (guarantee G8). */
+/** Maximum age of a push's state when the push is sent: nothing is sent a second after a deletion (guarantee G8). */
 const MAX_STATE_AGE_MS = 900;
+/** Maximum reads of the state until one is fast enough. */
 const MAX_STATE_READS = 3;
 const INBOXES_PER_QUERY = 64;
 

@@ -5,9 +5,14 @@ import type { Store } from '@carillon/store/store';
 import type { Connection } from './connection.ts';
 import type { DeliveryRef } from './delivery-ref.ts';
 
-/** Bounds the memory: above it receipts are dropped, and their devices receive those pushes again. */
+/**
+ * Maximum pending receipts, which bounds the memory. Further ones are dropped, and their devices receive those pushes
+ * again.
+ */
 const MAX_PENDING = 50_000;
+/** Maximum delay between two tries to record receipts. */
 const MAX_RETRY_MS = 5_000;
+/** Maximum wait for pending receipts at a stop. */
 const FLUSH_TIMEOUT_MS = 5_000;
 
 export type Receipts = ReturnType<typeof createReceipts>;

@@ -1,13 +1,17 @@
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { SendablePush } from '@carillon/store/sendable-push';
 
-/** A push to a topic may wait in 100,000 inboxes, whose devices reconnect together: its trace gets some of them. */
+/**
+ * Maximum spans of replayed pushes a second. A push to a topic may wait in 100,000 inboxes, whose devices reconnect
+ * together: its trace gets some of them.
+ */
 const MAX_SPANS_PER_SECOND = 50;
+/** Time in which the spans are counted. */
 const WINDOW_MS = 1_000;
 
 /**
- * Creates the function that starts the span of a replayed push, in the push's trace; undefined: the push is not traced,
- * or enough spans were started within this second.
+ * Creates the function that starts the span of a replayed push, in the push's trace. The function returns undefined if
+ * the push is not traced, or if enough spans were started within this second.
  *
  * @param now the monotonic clock
  */

@@ -23,9 +23,11 @@ import type { PendingConnection, PendingConnections } from './pending-connection
 import type { Receipts } from './receipts.ts';
 import type { Transport } from './transport.ts';
 
-/** Bytes buffered in a socket above which the connection is closed. */
+/** Maximum bytes buffered in a socket; above it the connection is closed. */
 const MAX_WRITE_BUFFER_BYTES = 256 * 1_024;
-/** Most packets a second other than expected PUBACKs (pings, subscriptions, unknown PUBACKs); devices need about one. */
+/**
+ * Maximum packets a second other than expected PUBACKs (pings, subscriptions, unknown PUBACKs); devices need about one.
+ */
 const MAX_CONTROL_PACKETS_PER_SECOND = 50;
 
 /** The parts of the gateway that a packet may use. */

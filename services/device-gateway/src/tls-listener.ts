@@ -4,11 +4,12 @@ import tls, { createSecureContext, type SecureContext, TLSSocket } from 'node:tl
 import { startInterval } from '@carillon/core/intervals';
 import type { PendingConnection } from './pending-connections.ts';
 
+/** Interval between two checks of the certificate's files. */
 const CHECK_INTERVAL_MS = 2_000;
 
 /**
- * A TLS 1.2 client may renegotiate at any time, which costs the client little and the server much. Node counts
- * renegotiations per time window, for all servers of a process; with these settings the first one is an error.
+ * Settings with which the first renegotiation is an error. A TLS 1.2 client may renegotiate at any time, which costs
+ * the client little and the server much. Node counts renegotiations per time window, for all servers of a process.
  */
 const NO_RENEGOTIATION = { CLIENT_RENEG_LIMIT: 0, CLIENT_RENEG_WINDOW: Number.POSITIVE_INFINITY };
 

@@ -5,19 +5,18 @@ import { createReports } from '@carillon/reports/reports';
 import type { MetricName } from '@carillon/runtime/metric-list';
 import type { Metrics } from '@carillon/runtime/metrics';
 
-/** A count of a channel's batches stops here: more would require no more workers. */
+/** Maximum count of a channel's batches: more would require no more workers. */
 const MAX_COUNTED = 100_000;
-/** Values are read again after this time, whatever the rate of the scrapes. */
+/** Maximum age of the values, whatever the rate of the scrapes. */
 const MAX_AGE_MS = 5_000;
 
 /** Batches of one channel that are not closed. */
 type Backlog = ChannelBacklog & { channel: Channel };
 
 /**
- * Exports the figures for autoscaling and alerts. They are read at a scrape, at most every 5 s, and not in a tick: a
- * scheduler that is not scraped counts nothing, and one that is counts at the rate of its scrapes. Each scheduler
- * counts everything; take the highest value of all. While MongoDB or Redis is unavailable the values are absent, which
- * an autoscaler treats as no change.
+ * Exports the figures for autoscaling and alerts. A scrape reads them, at most every 5 s; a scheduler that is not
+ * scraped counts nothing. Each scheduler counts everything; take the highest value of all. While MongoDB or Redis is
+ * unavailable the values are absent, which an autoscaler treats as no change.
  *
  * @returns a function that reads the work of all channels from the same cache; undefined if that fails
  */

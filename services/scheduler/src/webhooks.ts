@@ -3,7 +3,7 @@ import type { Metrics } from '@carillon/runtime/metrics';
 import type { KnownWebhooks } from '@carillon/store/known-webhooks';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 
-/** Webhooks checked in one tick; the next tick continues with the others. */
+/** Maximum webhooks checked in one tick; the next tick continues with the others. */
 const WEBHOOKS_PER_TICK = 500;
 
 /**

@@ -21,7 +21,7 @@ const MAX_FUNCTION_LINES = 60;
 /** A rule about one file. The rules about imports are in .dependency-cruiser.mjs. */
 export interface FileRule {
   name: string;
-  /** True: the rule applies to tests and their support too. */
+  /** Applies the rule to tests and their support too. */
   alsoTests?: true;
   /** Finds the violations in a file. */
   violations(file: SourceFile): string[];

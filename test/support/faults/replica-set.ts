@@ -23,7 +23,9 @@ const STEP_DOWN_SECONDS = 10;
 export interface ReplicaSetOptions {
   /** Seconds by which the clock of each member is off, which takes libfaketime. The first two may be primaries. */
   clocks?: readonly number[];
-  /** Returns the ports by which the others and the clients reach each member; absent: its own. */
+  /**
+   * Returns the ports by which the others and the clients reach each member; if absent, a member's own port is used.
+   */
   advertise?: (members: readonly MongodProcess[]) => Promise<readonly number[]>;
   /** It outlives the test file that starts it. */
   isLent?: boolean;

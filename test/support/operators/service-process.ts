@@ -101,7 +101,11 @@ export async function readProgress(ops: string): Promise<LastProgress[]> {
   return progress;
 }
 
-/** Returns the state of one activity or loop of a process; undefined: there is none of this name. */
+/**
+ * Returns the state of one activity or loop of a process.
+ *
+ * @returns undefined if there is none of this name
+ */
 export async function readState(
   ops: string,
   name: string,

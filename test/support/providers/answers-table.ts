@@ -26,7 +26,7 @@ export interface DocumentedAnswer {
   concerns: string;
   /** First word of the last column: an outcome, a reason, `repeated`, `deferred` or `refused`. */
   effect: string;
-  /** Absent: no response comes. */
+  /** The response; absent if none comes. */
   http?: HttpAnswer;
 }
 

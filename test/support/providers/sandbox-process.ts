@@ -10,9 +10,9 @@ const ANY_PORT = '127.0.0.1:0';
 
 /** Settings of a sandbox. */
 export interface SandboxSettings {
-  /** Folder of another sandbox, whose keys and certificates are copied; absent: it makes its own. */
+  /** Folder of another sandbox, whose keys and certificates are copied; if absent, it makes its own. */
   filesOf?: string;
-  /** `host:port` of its push service; absent: a free one. */
+  /** `host:port` of its push service; a free one if absent. */
   webPush?: string;
 }
 

@@ -8,8 +8,9 @@ export interface StackMongodb {
 }
 
 /**
- * Starts a replica set of three for a stack in a run of `npm test -- --topology replica-set`. Undefined: the stack runs a MongoDB
- * itself, or the test has one.
+ * Starts a replica set of three for a stack in a run of `npm test -- --topology replica-set`.
+ *
+ * @returns undefined if the stack runs a MongoDB itself, or the test has one
  */
 export async function startStackMongodb(
   { env, ownMongodb = false }: Pick<StackOptions, 'env' | 'ownMongodb'>,

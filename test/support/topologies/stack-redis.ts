@@ -21,7 +21,9 @@ const TOPOLOGIES: Record<string, (options: { isLent: boolean }) => Promise<Serve
 };
 
 /**
- * Starts the Redis of a stack on the topology of this run. Undefined: the stack runs a Redis itself, or the test has one.
+ * Starts the Redis of a stack on the topology of this run.
+ *
+ * @returns undefined if the stack runs a Redis itself, or the test has one
  */
 export async function startStackRedis(
   { env }: Pick<StackOptions, 'env'>,

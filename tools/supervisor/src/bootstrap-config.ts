@@ -37,7 +37,7 @@ const bootstrapConfigSchema = z.object({
     ws: z.int(),
     console: z.int(),
   }),
-  /** True: start a simulated device. */
+  /** Starts a simulated device. */
   demo: z.boolean(),
   /** True if a changed source file restarts the services that run it. */
   reload: z.boolean(),

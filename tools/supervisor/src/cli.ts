@@ -6,7 +6,9 @@ import { UserError } from '../bootstrap/terminal.mjs';
 import type { DataDir } from './data-dir.ts';
 import { type Secrets, saveSecrets } from './secrets.ts';
 
+/** Timeout of a command, in milliseconds. */
 const TIMEOUT_MS = 90_000;
+/** Exit code of a command that can't reach a server. */
 const EXIT_UNREACHABLE = 3;
 const demoAppSchema = z.object({
   app: z.string(),

@@ -4,7 +4,7 @@ import { writeAtomically } from '@carillon/runtime/write-atomically';
 import { tryAcquireLock } from '../bootstrap/lock.mjs';
 import { UserError } from '../bootstrap/terminal.mjs';
 
-/** With less free space than this no data server can run. */
+/** Minimum free space; with less no data server can run. */
 const MIN_FREE_BYTES = 1_048_576;
 
 /** The data folder of a stack, locked by this process. */

@@ -10,7 +10,10 @@ import { type ProcessSpec, pickVariables } from './supervised-process.ts';
 
 const DATABASE = 'carillon';
 const CACHE_GB = '0.5';
-/** The longest that MongoDB accepts: its default wakes an idle server ten times a second. */
+/**
+ * Interval of MongoDB's journal commits: the longest that it accepts, because its default wakes an idle server ten
+ * times a second.
+ */
 const JOURNAL_COMMIT_MS = '500';
 
 /** File in MongoDB's folder that exists from before the first start until the first migration is done. */

@@ -4,7 +4,7 @@ import { parseBootstrapConfig } from './bootstrap-config.ts';
 import { diskFullHint, isDiskFull, openDataDir } from './data-dir.ts';
 import { createStack } from './stack.ts';
 
-// One Ctrl-C can arrive as several signals: npm forwards the signal that the terminal has already sent.
+// Time in which further signals belong to the same Ctrl-C: npm forwards the signal that the terminal has already sent.
 const SAME_KEYSTROKE_MS = 700;
 
 async function main(): Promise<number> {

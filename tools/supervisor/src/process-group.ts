@@ -4,7 +4,10 @@ import { readStartTime } from '../bootstrap/process-identity.mjs';
 import type { DataDir } from './data-dir.ts';
 import { type ProcessSpec, SupervisedProcess } from './supervised-process.ts';
 
-/** Longer than the stop deadline of a service (packages/runtime), so that a clean stop is not interrupted. */
+/**
+ * Maximum duration of a service's stop: longer than the service's own deadline (packages/runtime), so that a clean stop
+ * is not interrupted.
+ */
 const SERVICE_STOP_TIMEOUT_MS = 25_000;
 const SERVER_STOP_TIMEOUT_MS = 60_000;
 const FORCED_SERVER_STOP_TIMEOUT_MS = 3000;

@@ -13,9 +13,9 @@ const SANDBOX = 'sandbox';
 const MAX_START_ATTEMPTS = 3;
 
 /**
- * V8's heap sizes. Young generation: half of this size costs single pushes a tenth more CPU, twice the size gains nothing.
- * Old generation: several times the memory in use; without a limit V8 derives one from the machine's memory and collects
- * garbage late.
+ * V8's heap sizes. Young generation: half of this size costs single pushes a tenth more CPU, twice the size gains
+ * nothing. Old generation: several times the memory in use; without a limit V8 derives one from the machine's memory
+ * and collects garbage late.
  */
 const MEMORY_FLAGS = ['--max-semi-space-size=16', '--max-old-space-size=1024'];
 
@@ -27,7 +27,10 @@ interface Listener {
   copies: number;
 }
 
-/** The event loop accepts one connection per iteration from each descriptor; one descriptor is too slow for a reconnect storm. */
+/**
+ * Number of descriptors of the gateway's listening socket. The event loop accepts one connection per iteration from
+ * each; one descriptor is too slow for a reconnect storm.
+ */
 const GATEWAY_SOCKET_COPIES = 32;
 
 /** Sockets of the supervisor that each service listens on. */

@@ -6,6 +6,7 @@ import { readLogTail } from './start-failure-hints.ts';
 
 const INITIAL_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 10_000;
+/** Uptime after which the next exit begins with the initial backoff. */
 const STABLE_UPTIME_MS = 30_000;
 const READY_POLL_INTERVAL_MS = 100;
 const READY_TIMEOUT_MS = 60_000;
@@ -23,7 +24,7 @@ export interface ProcessSpec {
   cwd: string;
   /** File that its output is appended to. */
   logPath: string;
-  /** True: it has an IPC channel to the supervisor and exits when the channel closes. */
+  /** Gives it an IPC channel to the supervisor; it exits when the channel closes. */
   exitWithParent: boolean;
   /** Listening sockets to pass on. The process gets them as file descriptors from FIRST_SOCKET_FD on. */
   socketFds?: readonly number[];
@@ -33,7 +34,11 @@ export interface ProcessSpec {
   maxStartAttempts: number;
   /** Returns advice for the user when the process does not start. */
   hint?(): string;
-  /** Returns why a restart after an exit would fail, as an error message; undefined: restart it. */
+  /**
+   * Finds why a restart after an exit would fail.
+   *
+   * @returns an error message; undefined if it is to be restarted
+   */
   findFatalCause?(): string | undefined;
   isReady(): Promise<boolean>;
 }

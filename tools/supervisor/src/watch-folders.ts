@@ -1,7 +1,10 @@
 import { type FSWatcher, readdirSync, watch } from 'node:fs';
 import { join, sep } from 'node:path';
 
-/** One save in an editor is several events, and a checkout of a branch hundreds. */
+/**
+ * Time without events after which a change is reported: one save in an editor is several events, and a checkout of a
+ * branch hundreds.
+ */
 const QUIET_MS = 100;
 /** Files that editors write beside the one that they save. */
 const TEMPORARY = /(^\.|~$|\.(swp|swx|tmp)$|^4913$)/;

@@ -18,7 +18,7 @@ const SCRYPT = forge.asn1.oidToDer('1.3.6.1.4.1.11591.4.11').getBytes();
 /** Options of a certificate file. */
 export interface AppleCertificateOptions {
   passphrase?: string;
-  /** The only environment it is for; absent: both. */
+  /** The only environment it is for; absent means both. */
   environment?: keyof typeof ENVIRONMENT_OIDS;
 }
 

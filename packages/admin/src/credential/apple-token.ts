@@ -11,7 +11,7 @@ export interface AppleKeyIds {
 }
 
 const APPLE_ID = /^[0-9A-Z]{10}$/;
-/** Apple names the file after the key. */
+/** Name of a key file, as Apple gives it; it contains the key's id. */
 const FILE_NAME = /AuthKey_([0-9A-Z]{10})\.p8$/;
 
 /**

@@ -1,7 +1,7 @@
 import forge from 'node-forge';
 import { invalidCredential } from '../admin-error.ts';
 
-/** Maximum of all rounds of key derivation in a file together. Keychain Access and OpenSSL write files with a few thousand. */
+/** Maximum rounds of all key derivations in a file. Keychain Access and OpenSSL write files with a few thousand. */
 const MAX_ROUNDS = 1_000_000;
 
 /** First byte of a sequence in DER. */

@@ -8,6 +8,7 @@ import { requireApp } from '../require-app.ts';
 import { verifyAppleToken } from './apple-token.ts';
 import { verifyServiceAccount } from './firebase.ts';
 
+/** Timeout of a request to the sandbox, in milliseconds. */
 const TIMEOUT_MS = 10_000;
 
 const endpointSchema = z.object({ host: z.string(), port: z.int() });

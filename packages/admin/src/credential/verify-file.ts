@@ -15,9 +15,9 @@ export type VerifyResult =
   | { verified: VerifiedCredential }
   | { refusal: { message: string; fields: readonly AdminField[] } };
 
-/** Time for which a file may be verified. */
+/** Maximum duration of the check of a file. */
 const VERIFY_TIMEOUT_MS = 10_000;
-/** Memory for the objects of a thread, in MB. A file of 75 KB takes a few. */
+/** Maximum memory for the objects of a thread, in MB. A file of 75 KB takes a few. */
 const THREAD_MEMORY_MB = 128;
 
 /**

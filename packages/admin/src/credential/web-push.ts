@@ -15,7 +15,7 @@ import { requireApp } from '../require-app.ts';
 
 const CHANNEL = 'web-push';
 const CURVE = 'prime256v1';
-/** Push services require an address of the sender; operators can set a real one. */
+/** Sender's address in requests to push services, which require one; operators can set a real one. */
 const DEFAULT_CONTACT = 'mailto:push@carillon.invalid';
 const CONTACT = /^(mailto:[^@\s]+@[^@\s]+|https:\/\/\S+)$/;
 

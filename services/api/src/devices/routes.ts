@@ -8,7 +8,7 @@ import type { RouteRegistrar } from '../http/server.ts';
 import { getDeviceInfo } from './get-device-info.ts';
 import { type AreOnline, getPresence } from './get-presence.ts';
 
-/** Fits 1,000 tokens of maximum length. */
+/** Maximum body of a presence request: 1,000 tokens of maximum length. */
 const PRESENCE_BODY_BYTES = 128 * 1024;
 
 /** Registers the routes that show devices (specification 4.4, 4.5) and delete them. */

@@ -17,8 +17,8 @@ import {
 export type ExportStore = Pick<Reports, 'exportPages' | 'pushOutcomes' | 'recipients'>;
 
 /**
- * Rows that are read at once. The driver keeps the whole page, and an index of each of its documents, until the last one
- * is taken. Recipients are stored by the thousand.
+ * Rows that are read at once. The driver keeps the whole page, and an index of each of its documents, until the last
+ * one is taken. Recipients are stored by the thousand.
  */
 const ROWS_PER_PAGE: Readonly<Record<ExportKind, number>> = {
   devices: 250,
@@ -26,9 +26,12 @@ const ROWS_PER_PAGE: Readonly<Record<ExportKind, number>> = {
   pushes: 100,
   recipients: 1_000,
 };
-/** A larger text that a collection of young memory meets is moved to old memory as a whole, where it stays for long. */
+/**
+ * Maximum length of a text before it is sent. A larger text that a collection of young memory meets is moved to old
+ * memory as a whole, where it stays for long.
+ */
 const MAX_PIECE_CHARACTERS = 65_536;
-/** The notice that a push is still being resolved ends an export of its recipients. */
+/** Result of an export of recipients that ends because a push is still being resolved. */
 export const INCOMPLETE = Symbol('incomplete');
 
 /** Formats one row as text. */

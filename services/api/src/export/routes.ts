@@ -9,9 +9,9 @@ import { chooseFormat, createWriter, EXPORT_FORMATS, type ExportWriter } from '.
 import { type ExportPages, type ExportStore, INCOMPLETE, openPages } from './read-pages.ts';
 import { EXPORT_COLUMNS, type ExportKind } from './rows.ts';
 
-/** Exports that an app can have in progress. */
+/** Maximum exports that an app has in progress. */
 export const EXPORTS_PER_APP = 2;
-/** Time after which the slot of a client that was cut off may be free. */
+/** Retry-After when an app has too many exports: by then the slot of a client that was cut off may be free. */
 const RETRY_AFTER_SECONDS = 5;
 
 const exportQuery = z.object({

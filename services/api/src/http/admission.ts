@@ -2,22 +2,26 @@ import { ApiError } from '@carillon/core/api-error';
 import { createDeadlines } from './deadlines.ts';
 import { createWaitingRequests } from './waiting-requests.ts';
 
-/** A request that takes longer is slow: with the rest of its way it may miss its response timeout. */
+/** Duration after which a request is slow: with the rest of its way it may miss its response timeout. */
 const SLOW_AFTER_MS = 1_000;
-/** So many slow requests mean that more arrive than MongoDB serves; fewer may just be large ones. */
+/**
+ * Number of slow requests from which on the limit is halved. So many mean that more arrive than MongoDB serves; fewer
+ * may just be large ones.
+ */
 const MAX_SLOW_REQUESTS = 16;
-/** The limit is halved once in this time while there are too many slow requests. */
+/** Minimum interval between two halvings of the limit. */
 const LOWER_EVERY_MS = 1_000;
-/** With so many requests in progress MongoDB's groups and connections are busy. */
+/** Minimum limit of requests in progress: they keep MongoDB's groups and connections busy. */
 const MIN_LIMIT = 32;
-/** A limit above this limits nothing. */
+/** Maximum limit of requests in progress; a higher one limits nothing. */
 const MAX_LIMIT = 4_096;
-/** Added to the limit for each request that was not slow. */
+/** Increase of the limit for each request that was not slow. */
 const LIMIT_STEP = 0.1;
 /** Requests in progress that an account may always have. */
 const MIN_SHARE = 4;
-/** Larger bodies don't wait: they would hold much memory. */
+/** Maximum length of the body of a request that waits: larger ones would hold much memory. */
 const MAX_WAITING_BODY_CHARS = 64 * 1_024;
+/** Retry-After of a request that is not admitted. */
 const RETRY_AFTER_SECONDS = 2;
 
 interface AdmittedRequest {
@@ -27,13 +31,13 @@ interface AdmittedRequest {
 /**
  * Creates the admission control of a process: an adaptive limit of the requests in progress.
  *
- * Requests wait for MongoDB in the order of their arrival. If more arrive than it serves, each would wait until its client
- * has the error of its timeout and repeats it, so that all work is useless for as long as clients repeat.
- * Therefore the limit is halved while many requests are slow, and grows with those that are not; there is none before the
- * first overload. A request whose client has given up counts until its work has ended.
+ * Requests wait for MongoDB in the order of their arrival. Without a limit an overload would not end: requests time
+ * out, clients repeat them, and MongoDB works for clients that have given up. Therefore the limit is halved while many
+ * requests are slow, and grows with those that are not; there is none before the first overload. A request whose client
+ * has given up counts until its work has ended.
  *
- * A request above the limit waits for one that ends, so that a short shortage, as at the start of a process, refuses none.
- * An account with few requests in progress is always admitted: the requests of others do not displace it.
+ * A request above the limit waits for one that ends, so that a short shortage, as at the start of a process, refuses
+ * none. An account with few requests in progress is always admitted: the requests of others do not displace it.
  *
  * @param onSlowRequest is called when a request has become slow
  */

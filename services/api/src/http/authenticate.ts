@@ -22,7 +22,7 @@ export interface AuthRequest {
   ip?: string | undefined;
 }
 
-/** Time for which a result is cached: with the lookup's own time a revoked key stops working within 10 s. */
+/** TTL of a cached result: with the lookup's own time a revoked key stops working within 10 s. */
 const CACHE_TTL_MS = 7_000;
 const MAX_CACHED_KEYS = 10_000;
 
@@ -158,7 +158,7 @@ function readApiKey({ url = '', headers }: AuthRequest): string | undefined {
   return /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-/** Matches a query of one parameter, the key, without an escape: the usual one, which needs no further parsing. */
+/** Pattern of a query of one parameter, the key, without an escape: the usual query, which needs no further parsing. */
 const ONLY_KEY = /^api_key=([\w-]+)$/;
 
 function readQueryKeys(url: string): string[] {

@@ -1,7 +1,8 @@
+/** Interval between two checks of the deadlines. */
 const TICK_MS = 100;
-/** Longer gaps between two ticks mean that the process was frozen. A busy machine delays ticks by less. */
+/** Maximum gap between two ticks of a process that was not frozen. A busy machine delays ticks by less. */
 const STALL_THRESHOLD_MS = 500;
-/** Part of a freeze that counts towards deadlines. */
+/** Time of a freeze that counts towards deadlines. */
 const MAX_COUNTED_STALL_MS = 200;
 
 /** Deadline of one request. */

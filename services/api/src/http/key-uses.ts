@@ -5,9 +5,12 @@ import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
 
 const FLUSH_INTERVAL_MS = 1_000;
-/** The cache reads the clock, which costs it a timer, once in this time. */
+/** Interval at which the cache reads the clock, which costs it a timer. */
 const CLOCK_PRECISION_MS = 1_000;
-/** As many as valid keys are cached. The key of an evicted entry is reported again, which the store ignores. */
+/**
+ * Maximum keys that are remembered: as many as valid keys are cached. The key of an evicted entry is reported again,
+ * which the store ignores.
+ */
 const MAX_KEYS = 10_000;
 
 /** Records uses of API keys. */

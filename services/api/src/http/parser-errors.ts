@@ -3,7 +3,10 @@ import type { Duplex } from 'node:stream';
 import { ApiError } from '@carillon/core/api-error';
 import { errorBody } from './response.ts';
 
-/** Closing at once would reset the connection while the client still writes, and the client would lose the response. */
+/**
+ * Time for which a connection stays open after an error response. Closing at once would reset it while the client still
+ * writes, and the client would lose the response.
+ */
 const LINGER_TIMEOUT_MS = 2_000;
 
 /** Code for a request that is not complete in time. */
@@ -67,7 +70,7 @@ export function closeAfterResponse(response: ServerResponse): void {
   if (!response.headersSent) response.setHeader('connection', 'close');
 }
 
-/** Matches an API key longer than any of ours (core/api-key). */
+/** Pattern of a request line with an API key longer than any of ours (core/api-key). */
 const OVERSIZED_KEY = /^[A-Z]+ \S*[?&]api_key=[^&\s]{129}/;
 
 /** Maps a parser error to an API error; undefined if the client has disconnected. */

@@ -8,7 +8,7 @@ import type { Response } from 'express';
 /** Body of a successful response: a value, JSON text (payloads keep their original text), or a {@link StreamedBody}. */
 export type ResponseBody = object | string;
 
-/** A client that takes nothing of a streamed body for this long is cut off. */
+/** Maximum time for which a client takes nothing of a streamed body; then it is cut off. */
 const STREAM_IDLE_MS = 60_000;
 
 /** Body that is sent while it is read. An error cuts the connection, so the client sees that the body is incomplete. */
@@ -46,8 +46,12 @@ const DEFAULT_HEADERS = {
   'content-type': 'application/json; charset=utf-8',
   'cache-control': 'no-store',
 };
+/** Default Retry-After of a response with status 503. */
 const RETRY_AFTER_SECONDS = 5;
-/** Bytes of a rejected body that are read and discarded, for clients that read only after they have written everything. */
+/**
+ * Maximum bytes of a rejected body that are read and discarded, for clients that read only after they have written
+ * everything.
+ */
 const MAX_DISCARDED_BYTES = 64 * 1024 * 1024;
 /** Time for which the connection stays open for the client to read the response. */
 const LINGER_TIMEOUT_MS = 5_000;

@@ -72,10 +72,13 @@ interface OpenRequest {
 }
 
 const EMPTY_BODY: JsonBody = { value: {}, text: '{}' };
-/** Nesting of a whole request: that of the payload and of the object around it. */
+/** Maximum nesting of a request: that of the payload and of the object around it. */
 const MAX_BODY_DEPTH = LIMITS.payloadDepth + 1;
 const MAX_DEVICE_BODY_BYTES = 16 * 1024;
-/** Time to respond, without the time to receive the body; with the network and a late tick under 3 s (guarantee G15). */
+/**
+ * Maximum time to respond, without the time to receive the body; with the network and a late tick under 3 s (guarantee
+ * G15).
+ */
 const RESPONSE_TIMEOUT_MS = 2_700;
 
 /** Settings of the routing. `authenticate` and `countRequest` have a second implementation in the tests of the edge. */

@@ -20,18 +20,18 @@ import type { Routing } from './routing.ts';
 /** Adds a feature's routes; any other method of their paths gets 405. */
 export type RouteRegistrar = (router: Router) => void;
 
-/** Connections that the kernel queues while the process restarts or is busy. */
+/** Maximum connections that the kernel queues while the process restarts or is busy. */
 const LISTEN_BACKLOG = 4_096;
-/** During shutdown a connection without bytes for this long has no request in flight. */
+/** Time without bytes after which a connection has no request in flight, during shutdown. */
 const IDLE_MS = 1_000;
 const IDLE_CHECK_INTERVAL_MS = 100;
-/** A check that is so late follows a freeze of the machine, in which the clients could not send either. */
+/** Delay of a check that shows a freeze of the machine, in which the clients could not send either. */
 const FREEZE_MS = 100;
-/** Freezes delay the end of idle connections by no more than this. */
+/** Maximum time by which freezes delay the end of idle connections. */
 const MAX_IDLE_WAIT_MS = 5_000;
-/** Time for a request to arrive completely. */
+/** Maximum time for a request to arrive completely. */
 const REQUEST_TIMEOUT_MS = 30_000;
-/** Time for its headers. */
+/** Maximum time for the headers of a request to arrive. */
 const HEADERS_TIMEOUT_MS = 10_000;
 
 /** Time for which an idle connection stays open. */

@@ -2,8 +2,9 @@ import { ApiError } from '@carillon/core/api-error';
 
 /** Interval at which the waiting lookups run as one query. */
 const LOOKUP_INTERVAL_MS = 250;
-/** Maximum of waiting lookups per client address, and of all. */
+/** Maximum waiting lookups of a client address. */
 const MAX_WAITING_PER_ADDRESS = 2_000;
+/** Maximum waiting lookups of all addresses. */
 const MAX_WAITING = 4_000;
 
 interface WaitingLookup<R> {
@@ -14,9 +15,9 @@ interface WaitingLookup<R> {
 }
 
 /**
- * Creates a lookup that runs a few times a second, each time for all keys that wait: however many keys an address
- * sends, they cost little, and a valid key among them waits 250 ms. If more keys arrive than one query takes, a random
- * choice decides which are kept, so that a slow client is not displaced by a fast one.
+ * Creates a lookup that runs a few times a second, for all keys that wait. Many keys from one address cost little, and
+ * a valid key among them waits 250 ms. If more keys arrive than one query takes, a random choice decides which are
+ * kept, so that a fast client does not displace a slow one.
  *
  * @param lookupAll finds the owners of many keys at once
  */

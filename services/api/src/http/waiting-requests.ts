@@ -1,8 +1,8 @@
 import { createDeadlines } from './deadlines.ts';
 
-/** With the second after which a request is slow, this stays within the response timeout. */
+/** Maximum wait of a request: with the second after which a request is slow, it stays within the response timeout. */
 const MAX_WAIT_MS = 1_500;
-/** Maximum of waiting requests of an account. */
+/** Maximum waiting requests of an account. */
 const MAX_WAITING_PER_ACCOUNT = 256;
 
 interface WaitingRequest {

@@ -18,11 +18,11 @@ export type OutcomesStore = Pick<Reports, 'pushOutcomes' | 'recipients'>;
 
 type Query = Record<string, string | undefined>;
 
-/** Sorts after every push id, which is hexadecimal. */
+/** Text that sorts after every push id, which is hexadecimal. */
 const AFTER_ALL_PUSH_IDS = 'g';
 const PUSHES_PER_PAGE = 100;
 const RECIPIENTS_PER_PAGE = LIMITS.subscribersPerPage;
-/** A batch's id after that of its push, and a position. */
+/** Position of a page: the part of a batch's id after that of its push, and a position. */
 const CURSOR = /^(-[0-9a-z]?\d{6,14})?\.(\d{1,5})$/;
 
 /**
@@ -163,7 +163,11 @@ function formatCursor({ batch, position }: RecipientCursor): string {
   return Buffer.from(`${batch}.${position}`).toString('base64url');
 }
 
-/** Parses the parameter `page`; absent: the first page. @throws ApiError INVALID_PARAM */
+/**
+ * Parses the parameter `page`. Without it the page is the first.
+ *
+ * @throws ApiError INVALID_PARAM
+ */
 function parseCursor(page: string | undefined): RecipientCursor {
   if (page === undefined) return FIRST_RECIPIENT;
   const [, batch = '', position] = CURSOR.exec(Buffer.from(page, 'base64url').toString()) ?? [];

@@ -3,7 +3,10 @@ import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { getOutcomes, getRecipient, listPushes, listRecipients } from './get-outcomes.ts';
 
-/** The inbox rows of a push with a collapse key are read one by one: a million of them take seconds. */
+/**
+ * Additional response time of a summary: the inbox rows of a push with a collapse key are read one by one, and a
+ * million of them take seconds.
+ */
 const SUMMARY_EXTRA_MS = 20_000;
 
 /** Registers the routes that list pushes and report the outcomes of their recipients. */

@@ -19,16 +19,16 @@ import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { getPushStatus } from './get-push-status.ts';
 
-/** Fits 100,000 tokens of maximum length and the other fields. */
+/** Maximum body of a push: 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
 
 /**
- * Milliseconds for which pushes to one device wait for each other while one is in progress: those of a moment share their
+ * Time for which pushes to one device wait for each other while one is in progress. Pushes of a moment share their
  * statements, their job and its claims.
  */
 const GATHER_MS = 15;
 
-/** A busy machine resolves and stores this many tokens in a second. */
+/** Tokens that a busy machine resolves and stores in a second. */
 const TOKENS_PER_SECOND = 20_000;
 
 /** Returns the milliseconds that a request may take longer because of its number of tokens. */

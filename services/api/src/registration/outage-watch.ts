@@ -5,7 +5,10 @@ import { DeadlineExceededError } from '../http/deadlines.ts';
 
 /** Timeout of the lookup of a device, after which its check fails. Shorter than the deadline of a request. */
 export const LOOKUP_TIMEOUT_MS = 2_000;
-/** Timeout of a ping, which takes some milliseconds: with the time that makes a request slow, less than a request may take. */
+/**
+ * Timeout of a ping, which takes some milliseconds. Together with the time that makes a request slow, it is shorter
+ * than a request's deadline.
+ */
 const PING_TIMEOUT_MS = 1_000;
 /** Time after a database failure during which no new device is registered. */
 const HEALTHY_AFTER_MS = 60_000;

@@ -3,6 +3,7 @@ import { z } from 'zod';
 
 const P256_POINT_BYTES = 65;
 const AUTH_SECRET_BYTES = 16;
+/** Maximum length of a provider token. */
 const ADDRESS_CHARACTERS = 4_096;
 
 const appId = z

@@ -10,8 +10,8 @@ export interface TopicListContext {
 }
 
 /**
- * Handles `GET /topics` (specification 4.8). An app may have millions of topics, which devices create by subscribing: a list
- * of more than one page is sent while it is read, so that it needs no more memory than a short one.
+ * Handles `GET /topics` (specification 4.8). An app may have millions of topics, because devices create them by
+ * subscribing. A list of more than one page is sent while it is read, so that it needs no more memory than a short one.
  */
 export async function listTopics(
   { topics }: Pick<Store, 'topics'>,

@@ -1,7 +1,7 @@
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 import { z } from 'zod';
 
-/** Stands for all subscriptions of a device if it is the only item. */
+/** Item that stands for all subscriptions of a device if it is the only one. */
 export const ALL_TOPICS = '*';
 
 const token = z.string().meta({ description: 'Token of the device.' });

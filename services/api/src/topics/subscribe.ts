@@ -9,9 +9,12 @@ import { ALL_TOPICS, subscribeRequest, unsubscribeRequest } from './schema.ts';
 
 const TOO_MANY_TOPICS = `A device can subscribe to at most ${LIMITS.topicsPerDevice.toLocaleString('en')} topics.`;
 
-/** A device with this many topics after a call needs no lock: a call adds so few that no other one passes the limit. */
+/**
+ * Maximum topics of a device after a call that needs no lock: a call adds so few that no concurrent call passes the
+ * limit.
+ */
 const UNLOCKED_TOPICS = 200;
-/** Interval and number of attempts to get the lock, together within the deadline of a request. */
+/** Interval between two attempts to get the lock; all attempts together stay within the deadline of a request. */
 const LOCK_RETRY_MS = 20;
 const MAX_LOCK_ATTEMPTS = 80;
 

@@ -16,9 +16,11 @@ import { addWebhookRequest, editWebhookRequest, replayRequest } from './schema.t
 
 const SUCCESS = { success: true } as const;
 const BODY_BYTES = 16 * 1024;
-/** A call may mark all batches of a push to a million devices, which takes seconds. */
+/**
+ * Additional response time of a replay: it may mark all batches of a push to a million devices, which takes seconds.
+ */
 const REPLAY_EXTRA_MS = 20_000;
-/** A million devices may have events that were not reported. */
+/** Additional response time of a removal: a million devices may have events that were not reported. */
 const REMOVE_EXTRA_MS = 20_000;
 
 /** Registers the routes that manage an app's webhooks. */

@@ -26,7 +26,7 @@ type ExportContext = CommandContext & {
   stopSignal(): AbortSignal;
 };
 
-/** Requests in a row without a further row, after which the command fails. */
+/** Maximum requests in a row without a further row; then the command fails. */
 const MAX_FRUITLESS_ATTEMPTS = 10;
 const PROGRESS_INTERVAL_MS = 2_000;
 

@@ -8,7 +8,7 @@ import type { ExportKind } from './stream-export.ts';
 /** Content of a partial file. */
 export interface ExportProgress {
   rows: number;
-  /** The value of `after` that continues it; absent: it has no row. */
+  /** The value of `after` that continues it; absent if it has no row. */
   after?: string;
   /** The export has reached its end. */
   isComplete: boolean;

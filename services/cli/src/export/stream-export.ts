@@ -29,7 +29,9 @@ export class InterruptedExport extends Error {
   }
 }
 
+/** Delay of a retry without a Retry-After. */
 const DEFAULT_RETRY_SECONDS = 1;
+/** HTTP status of a response when the app has too many exports in progress. */
 const TOO_MANY_REQUESTS = 429;
 
 /**

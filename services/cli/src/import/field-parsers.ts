@@ -14,6 +14,7 @@ export interface AppleSettings {
   bundle?: string | undefined;
 }
 
+/** Maximum characters of a value that are quoted. */
 const MAX_QUOTED = 40;
 const MIN_YEAR_MS = Date.UTC(2000, 0);
 const MAX_YEAR_MS = Date.UTC(2100, 0);
@@ -22,7 +23,7 @@ const FCM_TOKEN = /^[\x21-\x7e]{1,4096}$/;
 const BUNDLE = /^[0-9A-Za-z.-]{1,155}$/;
 const BASE64URL = /^[0-9A-Za-z_-]{20,200}$/;
 const SHA256 = /^[0-9a-f]{64}$/;
-/** Date and time in UTC, as databases print them. */
+/** Pattern of a date and time in UTC, as databases print them. */
 const DATABASE_TIME = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d+)?) ?(?:UTC|Z|\+00(?::?00)?)?$/;
 
 /** Returns the device token of a line. @throws RefusedLine */

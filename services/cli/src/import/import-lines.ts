@@ -23,7 +23,7 @@ const REASONS: Record<Exclude<ImportResult['kind'], 'imported' | 'existing'>, st
   'address-taken': 'another device of the app has this provider address',
 };
 
-/** Subscriptions that are written together. */
+/** Maximum subscriptions that are written together. */
 const SUBSCRIPTIONS_PER_WRITE = 5_000;
 
 /**

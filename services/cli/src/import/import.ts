@@ -25,7 +25,7 @@ interface ImportOptions {
 
 type ImportContext = CommandContext & { err(text: string): void; stopSignal(): AbortSignal };
 
-/** Lines that are written together. */
+/** Maximum lines that are written together. */
 const LINES_PER_WRITE = 1_000;
 const PROGRESS_INTERVAL_MS = 2_000;
 

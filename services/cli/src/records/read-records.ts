@@ -13,7 +13,7 @@ export interface FileRecord {
   end: number;
 }
 
-/** A longer record is an unclosed quote, or no file of records. */
+/** Maximum size of a record. A longer one is an unclosed quote, or no file of records. */
 const MAX_RECORD_BYTES = 1_048_576;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;

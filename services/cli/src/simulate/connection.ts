@@ -7,11 +7,12 @@ import type { Credentials } from './credentials.ts';
 
 const KEEPALIVE_SECONDS = 300;
 const FIRST_CONNECT_TIMEOUT_MS = 30_000;
+/** Minimum delay of a reconnect. */
 const RECONNECT_MS = 1_000;
 const RECONNECT_JITTER_MS = 1_000;
 const DISCONNECT_TIMEOUT_MS = 2_000;
 
-/** CONNACK 2, 4 and 5 (MQTT 3.1.1, table 3.1), after which a retry can't succeed. */
+/** CONNACK codes after which a retry can't succeed: 2, 4 and 5 (MQTT 3.1.1, table 3.1). */
 const FINAL_CONNACK_CODES: readonly unknown[] = [2, 4, 5];
 /** Errors of the first connect after which a retry is unlikely to succeed. */
 const UNREACHABLE_CODES: readonly unknown[] = [

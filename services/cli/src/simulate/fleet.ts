@@ -12,6 +12,7 @@ import {
 import type { MakeAddress } from './provider-address.ts';
 import { type SandboxDelivery, watchSandbox } from './watch-sandbox.ts';
 
+/** Maximum devices that are set up at a time. */
 const MAX_CONCURRENT = 50;
 
 /** Settings of a simulation's devices. */

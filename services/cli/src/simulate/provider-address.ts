@@ -3,6 +3,7 @@ import { describeError } from '@carillon/admin/admin-error';
 import { z } from 'zod';
 import { serviceUnreachable } from '../failure.ts';
 
+/** Timeout of a request to the sandbox, in milliseconds. */
 const TIMEOUT_MS = 30_000;
 const APNS_TOKEN_BYTES = 32;
 const FCM_TOKEN_BYTES = 48;

@@ -8,6 +8,7 @@ import { createEvents, keepConnected, keepWatching, registerDevices } from './fl
 import { createAddressMaker, type MakeAddress } from './provider-address.ts';
 
 const MAX_DEVICES = 100_000;
+/** Maximum duration of a simulation. */
 const MAX_SECONDS = 2_000_000;
 const makeNoAddress: MakeAddress = async () => undefined;
 

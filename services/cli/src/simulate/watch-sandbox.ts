@@ -3,6 +3,7 @@ import { describeError } from '@carillon/admin/admin-error';
 import { z } from 'zod';
 import { serviceUnreachable } from '../failure.ts';
 
+/** Delay of the next connect after the stream has ended. */
 const RETRY_MS = 1_000;
 const PAYLOAD_KEY = ',"payload":';
 

@@ -11,7 +11,7 @@ import type { MaySend } from '../deliver/provider.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } =
   constants;
-/** Time that a session which is being closed has for its requests in flight. */
+/** Maximum time for which a session that is being closed waits for its requests in flight. */
 const CLOSE_GRACE_MS = 10_000;
 /** Codes of Node and nghttp2 for a request that the server never processed (RFC 9113, 6.8 and 8.7). */
 const UNPROCESSED = [
@@ -19,7 +19,10 @@ const UNPROCESSED = [
   'ERR_HTTP2_GOAWAY_SESSION',
   'ERR_HTTP2_INVALID_SESSION',
 ];
-/** Created once: each stream closes, and a stack trace costs more than all the rest of a request. */
+/**
+ * Error of a lost connection. Created once: each stream closes, and a stack trace costs more than all the rest of a
+ * request.
+ */
 const CONNECTION_LOST = Object.assign(new Error('the connection was lost'), { code: 'ECONNRESET' });
 
 /** Checks whether an error's texts say that the server never processed the request. */

@@ -6,7 +6,7 @@ const MAX_CACHED_APPS = 1_000;
 
 /** Settings of an app that deliveries need. */
 export interface AppSettings {
-  /** Milliseconds after which Android devices are tried over FCM; undefined: never. */
+  /** Milliseconds after which Android devices are tried over FCM; undefined means never. */
   fallbackDelayMs: number | undefined;
   /** An iOS device of the app has held an MQTT connection. */
   isIosOverMqtt: boolean;

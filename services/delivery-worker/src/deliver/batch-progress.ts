@@ -1,6 +1,7 @@
 /**
- * Unsaved outcomes after which a batch is saved: a killed worker repeats fewer than these of each batch, and what was in
- * flight. So many are saved also before the settlement: the windows of their requests serve the next batch meanwhile.
+ * Number of unsaved outcomes after which a batch is saved. A killed worker repeats fewer than these of each batch, and
+ * the requests in flight. So many are saved also before the settlement: the windows of their requests serve the next
+ * batch meanwhile.
  */
 const SAVE_AFTER_OUTCOMES = 25;
 const SAVE_INTERVAL_MS = 1_000;
@@ -21,7 +22,7 @@ export interface Progress {
  * Starts saving, by the number of outcomes and by the clock.
  *
  * @param save saves all outcomes so far; may reject
- * @param hasPending false: the batch is about to be settled, which saves its last outcomes
+ * @param hasPending returns false if the batch is about to be settled, which saves its last outcomes
  */
 export function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Progress {
   let completed = 0;

@@ -27,11 +27,15 @@ import { writeWhileHeld } from './write-while-held.ts';
 
 /** Delay before a batch of a channel that this process does not deliver over is due again. */
 const OTHER_WORKER_DELAY_MS = 1_000;
+/** Delay before a batch is due again whose earlier receipts could not be read. */
 const REDIS_RETRY_MS = 1_000;
+/** Delay before a batch is due again after an outage of MongoDB or Redis. */
 const OUTAGE_RETRY_MS = 1_000;
-/** Time for all other batches before a recipient is tried again that may have ended or blocked its worker. */
+/**
+ * Pause before a recipient is tried again that may have ended or blocked its worker: it gives all other batches time.
+ */
 const REPEAT_PAUSE_MS = 1_000;
-/** Recipients of a suspected batch that are tried before it is another one's turn. */
+/** Maximum recipients of a suspected batch that are tried before another batch gets a turn. */
 const TRIED_PER_TURN = 20;
 /** Delay of a suspected batch while another one has its turn. */
 const OTHER_TURN_MS = 1_000;
@@ -48,7 +52,7 @@ export interface DeliveryResources {
   producers: Producers;
   dispatcher: Dispatcher;
   leases: Leases;
-  /** Absent: the process takes no jobs of the channel. */
+  /** Delivery over each channel; absent for a channel whose jobs the process doesn't take. */
   channels: Partial<Record<Channel, DeliverByChannel>>;
   getAppSettings: GetAppSettings;
   retentionMs: number;
@@ -82,7 +86,7 @@ interface Run {
   batchOutcomes: BatchOutcomes;
   sendGate: SendGate;
   span: Span | undefined;
-  /** Absent: the batch is not suspected of ending its workers. */
+  /** Undefined if the batch is not suspected of ending its workers. */
   suspected: SuspectedBatch | undefined;
 }
 
@@ -172,7 +176,11 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
   return result;
 }
 
-/** Releases the claim with the receipts so far. False: another worker has the batch. */
+/**
+ * Releases the claim with the receipts so far.
+ *
+ * @returns false if another worker has the batch
+ */
 function releaseClaimWithReceipts(
   resources: DeliveryResources,
   { batch, batchOutcomes }: Pick<Run, 'batch' | 'batchOutcomes'>,
@@ -285,7 +293,7 @@ async function deliverOneByOne(
 /**
  * Saves the outcomes so far, unless the claim was lost.
  *
- * @param deferred undefined: as they were saved last
+ * @param deferred if undefined, they stay as they were saved last
  */
 async function saveProgress(
   resources: DeliveryResources,
@@ -351,9 +359,11 @@ function recordUnsendable(push: SendablePush, batchOutcomes: BatchOutcomes): und
 }
 
 /**
- * Closes a batch for good, then removes obsolete inbox rows: of recipients whose receipt came meanwhile, and of
- * recipients that this attempt, or a newer push of the collapse key, reached after an earlier attempt had written a
- * row. Removes nothing and returns false when the claim was lost.
+ * Closes a batch for good, then removes obsolete inbox rows. A row is obsolete if its recipient's receipt came
+ * meanwhile. It is also obsolete if an earlier attempt wrote it, and this attempt or a newer push of the collapse key
+ * has reached the recipient.
+ *
+ * @returns false if the claim was lost; then nothing is removed
  */
 async function settleBatch(
   resources: DeliveryResources,

@@ -18,11 +18,16 @@ import type {
   Upstream,
 } from './provider-clients.ts';
 
-/** Batches with more recipients than this wait for the bulkhead, so that a fan-out doesn't delay single pushes. */
+/**
+ * Maximum recipients of a batch that does not wait for the bulkhead. Larger ones wait, so that a fan-out doesn't delay
+ * single pushes.
+ */
 const MAX_SMALL_BATCH_RECIPIENTS = 50;
-/** Longest wait for which a batch is not released, and the number of such waits. */
+/** Maximum wait for which a batch is not released. */
 const MAX_INLINE_WAIT_MS = 250;
+/** Maximum number of waits for which a batch is not released. */
 const MAX_INLINE_ROUNDS = 3;
+/** Delay of a batch whose app has too many in progress. */
 const AT_CAPACITY_WAIT_MS = 1_000;
 
 /** Resources of delivering through one provider. */
@@ -168,7 +173,11 @@ async function deliverWithClients(
   }
 }
 
-/** Sends to pending recipients, and again to those that had to wait briefly. False: nothing may be sent any more. */
+/**
+ * Sends to pending recipients, and again to those that had to wait briefly.
+ *
+ * @returns false if nothing may be sent any more
+ */
 async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
   for (let round = 0; ; round += 1) {
     if (!(await run.delivery.maySend())) return false;
@@ -239,8 +248,10 @@ function isDue(run: Run, position: number): boolean {
 }
 
 /**
- * Sends once to each recipient, a window of them at a time. False: nothing may be sent any more. Own loops, not p-map:
- * recipients that haven't begun are left when sending stops, while those in flight are awaited.
+ * Sends once to each recipient, a window of them at a time. Own loops, not p-map: recipients that haven't begun are
+ * left when sending stops, while those in flight are awaited.
+ *
+ * @returns false if nothing may be sent any more
  */
 async function sendRound(run: Run, recipients: readonly Recipient[]): Promise<boolean> {
   let next = 0;
@@ -265,7 +276,11 @@ async function sendRound(run: Run, recipients: readonly Recipient[]): Promise<bo
   return maySend;
 }
 
-/** Sends to one recipient. False: nothing may be sent any more. */
+/**
+ * Sends to one recipient.
+ *
+ * @returns false if nothing may be sent any more
+ */
 async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
   const { delivery, progress } = run;
   const { window, circuit } = recipient.upstream;

@@ -2,8 +2,9 @@ import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { LeasedBatch } from './channel.ts';
 
 /**
- * Reads the receipts that the gateways have reported to the worker of the previous claim. Undefined: Redis fails, and the
- * batch needs it anyway.
+ * Reads the receipts that the gateways have reported to the worker of the previous claim.
+ *
+ * @returns undefined if Redis fails and the batch needs it anyway
  */
 export async function findEarlierReceipts(
   { dispatcher }: { dispatcher: Pick<Dispatcher, 'readReplies'> },

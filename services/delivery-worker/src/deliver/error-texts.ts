@@ -1,10 +1,10 @@
 import type { Batch } from '@carillon/store/documents';
 
-/** Texts of provider errors that a batch stores, besides {@link OTHER_ERROR}. */
+/** Maximum texts of provider errors that a batch stores, besides {@link OTHER_ERROR}. */
 export const MAX_ERROR_TEXTS = 16;
-/** Stored part of a provider's error. */
+/** Maximum length of the stored part of a provider's error. */
 const MAX_PROVIDER_ERROR_CHARACTERS = 200;
-/** Stands for a text beyond the limit, so that a recipient never shows another recipient's error. */
+/** Text in place of a text beyond the limit, so that a recipient never shows another recipient's error. */
 export const OTHER_ERROR = 'other';
 
 /**

@@ -12,13 +12,14 @@ import { LRUCache } from 'lru-cache';
 import type { Address, LoadProviderChannel, ProviderChannel, ProviderClient } from './provider.ts';
 import { type AdjustableSemaphore, createSemaphore, type Semaphore } from './semaphore.ts';
 
-/** Greatest age of a credential when it is used. */
+/** Maximum age of a credential when it is used. */
 const MAX_AGE_MS = 3_000;
 const CLEANUP_INTERVAL_MS = 60_000;
+/** Idle time after which an app's clients are closed. */
 const MAX_IDLE_MS = 600_000;
-/** Large batches of one app in progress at once; more would only take memory. */
+/** Maximum large batches of one app in progress at once; more would only take memory. */
 const MAX_LARGE_BATCHES_PER_APP = 2;
-/** Batches of one app that this process holds. */
+/** Maximum batches of one app that this process has claimed. */
 const MAX_IN_FLIGHT_PER_APP = 200;
 
 /** An app's clients of one channel, held until released. */
@@ -212,7 +213,10 @@ export interface CredentialClient {
   onAccepted(): void;
 }
 
-/** Web Push endpoints come from devices, and a vendor's domain has any number of host names. */
+/**
+ * Maximum upstreams of a credential. Web Push endpoints come from devices, and a vendor's domain has any number of host
+ * names.
+ */
 const MAX_UPSTREAMS = 1_000;
 
 /** Settings of a channel's clients. */
@@ -247,7 +251,7 @@ function openCredential(
   const upstreams = new LRUCache<string, Upstream>({ max: MAX_UPSTREAMS });
   const { _id, revision } = document;
   const circuits = () => [...upstreams.values()].map(({ circuit }) => circuit);
-  /** Time until which the mark of a refusal stays, by the monotonic clock; undefined: there is none. */
+  /** Time until which the mark of a refusal stays, by the monotonic clock; undefined if there is none. */
   let markedUntil: number | undefined;
   function onRead({ refused }: CredentialDocument): void {
     if (refused !== undefined) markedUntil ??= performance.now();

@@ -11,8 +11,8 @@ export type Attempt =
   /** The provider accepted the push: no later state is known. */
   | { kind: 'sent' }
   /**
-   * The address is invalid now. `lastSeenAt`: the last moment at which it was valid; the device is flagged only if it
-   * registered the address before (guarantee G16). Absent: now.
+   * The address is invalid now. `lastSeenAt` is the last moment at which it was valid; absent means now. The device is
+   * flagged only if it registered the address before that moment (guarantee G16).
    */
   | { kind: 'gone'; flag: 'uninstalled' | 'unsubscribed'; detail: string; lastSeenAt?: Date }
   /**
@@ -20,9 +20,10 @@ export type Attempt =
    */
   | { kind: 'rejected'; reason: Failure; detail: string; isUnsent?: true }
   /**
-   * Deferred. `connection`: the provider has not processed the request, which is repeated at once the first time;
-   * `recipient`: only this one waits; `upstream`: the provider fails or throttles, which concerns all its recipients
-   * when several get such an answer. `afterMs`: earliest time of the next attempt, by its Retry-After.
+   * Deferred. `connection` means that the provider has not processed the request, which is repeated at once the first
+   * time. With `recipient` only this one waits. `upstream` means that the provider fails or throttles; if several
+   * recipients get such an answer, it concerns all. `afterMs` is the earliest time of the next attempt, by the
+   * Retry-After.
    */
   | {
       kind: 'retry';

@@ -5,30 +5,33 @@ import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { Delivery, LeasedBatch } from './channel.ts';
 
+/** Interval between two renewals of the leases. */
 const RENEW_INTERVAL_MS = 2_000;
-/** Leases may have ended when the timer of the renewals is so late: they are renewed every {@link RENEW_INTERVAL_MS}. */
+/** Delay of the renewals' timer after which leases may have ended: they are renewed every {@link RENEW_INTERVAL_MS}. */
 const BLOCKED_MS = BATCH_LEASE_MS - RENEW_INTERVAL_MS;
 /**
- * Nothing is sent when less of the lease is left: by its end a dispatch has its results, most providers have responded, and
- * the next holder repeats nothing.
+ * Minimum rest of the lease for a send. By the lease's end a dispatch has its results, most providers have responded,
+ * and the next holder repeats nothing.
  */
 const LEASE_MARGIN_MS = 2_000;
-/** Age of the push's state above which it is read again before something is sent. */
+/** Maximum age of the push's state when something is sent; above it the state is read again. */
 const STATE_REFRESH_AGE_MS = 500;
-/** Age of the list of recipients of newer pushes of the collapse key above which it is read again. */
+/** Maximum age of the list of recipients of newer pushes of the collapse key; above it the list is read again. */
 const NEWER_RECIPIENTS_REFRESH_AGE_MS = 250;
-/** A renewal that took long is repeated once, and a read that took so long: the process may have been suspended meanwhile. */
+/** Duration after which a renewal or a read is repeated once: the process may have been suspended meanwhile. */
 const LONG_READ_MS = 750;
+/** Maximum renewals or reads in a row. */
 const MAX_READS = 2;
-/** Time until which a gateway may write a delivery to the device's socket. */
+/** Time within which a gateway may write a delivery to the device's socket. */
 const WRITE_DEADLINE_MS = 450;
 /**
- * No gateway writes a push when the read of its state was begun so long ago, so that nothing is written a second after a
- * deletion (guarantee G8). A slow read leaves less time to write; one of half a second leaves nearly all.
+ * Maximum time from the start of the read of a push's state to a gateway's write, so that nothing is written a second
+ * after a deletion (guarantee G8). A slow read leaves less time to write; one of half a second leaves nearly all.
  */
 const STATE_MAX_AGE_AT_WRITE_MS = 950;
-/** With less time left to write, the check is repeated: what was read late is read again. */
+/** Minimum time left to write. With less the check is repeated: what was read late is read again. */
 const MIN_WRITE_MS = 150;
+/** Maximum checks until some time is left to write. */
 const MAX_CHECKS = 3;
 
 interface Lease {
@@ -215,7 +218,9 @@ export function createSendGate(
 /**
  * Checks whether the push may be sent, and returns the moment after which no gateway writes it, by the monotonic clock.
  * The time counts from before the last check and from before the read of the push's state, so that a process that is
- * suspended in between gets no fresh deadline. Undefined: the push may not be sent.
+ * suspended in between gets no fresh deadline.
+ *
+ * @returns undefined if the push may not be sent
  */
 export async function findWriteDeadline(
   delivery: Pick<SendGate, 'maySend' | 'maySendNow' | 'stateReadAt'>,

@@ -2,11 +2,13 @@ import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type { Batch, DeferredEntry, TriedRecipient } from '@carillon/store/documents';
 
 /**
- * Attempts at one recipient, each of which ended or blocked its worker, after which the recipient fails. More than the claims
- * of another batch that lapse before it is suspected: until then it may end the worker that tries the recipient.
+ * Maximum attempts at one recipient, each of which ended or blocked its worker; then the recipient fails. More than the
+ * claims of another batch that lapse before it is suspected: until then it may end the worker that tries the recipient.
  */
 export const MAX_ATTEMPTS = 6;
-/** Recipients that fail this way before all others do, if none could be processed: the payload is the cause. */
+/**
+ * Number of recipients that fail this way before all others do, if none could be processed: the payload is the cause.
+ */
 const FAILED_RECIPIENTS = 3;
 const WORKER_FAILED = failureCode('worker-failed');
 

@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isOutage } from '@carillon/store/mongo-errors';
 import type { LeasedBatch } from './channel.ts';
 
+/** Pause between two tries of a write. */
 const RETRY_PAUSE_MS = 250;
 
 /**

@@ -15,11 +15,13 @@ import type { ClaimedFanOut } from '@carillon/store/fan-outs';
 import type { Store } from '@carillon/store/store';
 import type { Subscriber } from '@carillon/store/subscriptions';
 
+/** Delay of the next step while something is left. */
 const NEXT_STEP_DELAY_MS = 50;
 /** Delay until a worker of a newer release may take the page. */
 const NEWER_RELEASE_DELAY_MS = 1_000;
+/** Lease of a step. */
 const LEASE_MS = 6_000;
-/** A step stops writing when less of its lease may be left. */
+/** Minimum rest of its lease with which a step writes. */
 const LEASE_MARGIN_MS = 2_000;
 
 /** The parts of the store and the queue that a fan-out uses. */
@@ -48,9 +50,9 @@ interface Page {
 }
 
 /**
- * Runs one step of a push with many batches: releases as many as may be open, first the waiting ones, then pages of
- * its topics, and adds the next step until nothing is left. Each write may be repeated; the reconciler finds a batch
- * that was released without a job.
+ * Runs one step of a push with many batches. Releases as many batches as may be open: first the waiting ones, then
+ * those of its topics, page by page. Adds the next step until nothing is left. Each write may be repeated; the
+ * reconciler finds a batch that was released without a job.
  */
 export async function fanOutStep(resources: FanOutResources, push: string): Promise<void> {
   const { store, tracer } = resources;
@@ -154,9 +156,10 @@ async function* readPages(
 }
 
 /**
- * Creates a batch for each channel of the page, numbered by the page and the channel, so that a page done twice, also
- * by workers of two releases, makes the same batches. Undefined: a platform is of a newer release, whose worker does
- * the page.
+ * Creates a batch for each channel of the page. Batches are numbered by the page and the channel, so that a page done
+ * twice, also by workers of two releases, makes the same batches.
+ *
+ * @returns undefined if a platform is of a newer release, whose worker does the page
  */
 function createPageBatches(
   { push, claimedAt }: ClaimedFanOut,

@@ -4,7 +4,7 @@ import { parseJwt } from '../transport/jwt.ts';
 import type { Reason } from './reasons.ts';
 
 const HOUR_MS = 3_600_000;
-/** Tolerated clock difference. */
+/** Maximum clock difference that is tolerated. */
 const LEEWAY_MS = 60_000;
 const MAX_CACHED_TOKENS = 1_000;
 
@@ -17,7 +17,11 @@ export function createProviderTokenVerifier(p8: string) {
   const issuedAtByToken = new Map<string, number>();
   let expiredBeforeMs = 0;
 
-  /** Returns the token's issue time, Unix milliseconds; undefined: it is invalid. */
+  /**
+   * Verifies a token.
+   *
+   * @returns its issue time, Unix milliseconds; undefined if it is invalid
+   */
   function verify(authorization: string): number | undefined {
     const jwt = parseJwt(authorization.replace(/^bearer /i, ''));
     const { iat, iss } = jwt?.claims ?? {};
@@ -28,7 +32,11 @@ export function createProviderTokenVerifier(p8: string) {
   }
 
   return {
-    /** @returns the reason to reject the token in this header; undefined: it is valid */
+    /**
+     * Checks the token in this header.
+     *
+     * @returns the reason to reject it; undefined if it is valid
+     */
     check: (authorization: string): Reason | undefined => {
       let issuedAtMs = issuedAtByToken.get(authorization);
       if (issuedAtMs === undefined) {

@@ -30,7 +30,7 @@ export interface NotificationRequest {
   body: Buffer;
   /** The body, if it is a JSON object. */
   payload: Record<string, unknown> | undefined;
-  /** True: the connection has a client certificate, which implies the topic. */
+  /** True if the connection has a client certificate, which implies the topic. */
   hasCertificate: boolean;
 }
 

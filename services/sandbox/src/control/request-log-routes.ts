@@ -2,6 +2,7 @@ import { type RequestLog, serializeEntry } from '../request-log/request-log.ts';
 import { parseFilter, streamEvents } from './event-stream.ts';
 import { parseNumberParameter, type RequestContext, type Route, sendJson } from './route.ts';
 
+/** Maximum entries of a response. */
 const MAX_ENTRIES = 100_000;
 
 /** Creates the routes that read and clear the request log. */

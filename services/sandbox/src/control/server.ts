@@ -6,7 +6,7 @@ import type { Autopush } from '../web-push/autopush.ts';
 import { checkAccess, ISOLATION_HEADERS } from './browser-access.ts';
 import { HttpError, type Route, sendJson } from './route.ts';
 
-/** Limits how long the body of a rejected request is read and discarded. */
+/** Maximum time for which the body of a rejected request is read and discarded. */
 const REQUEST_TIMEOUT_MS = 30_000;
 const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
 const FORBIDDEN_RESPONSE =

@@ -3,7 +3,7 @@ import { addSimulatedBrowser, type BrowserPushService } from '../web-push/simula
 import { HttpError, type Route, readJson } from './route.ts';
 
 const subscriptionRequestSchema = z.strictObject({
-  /** The only VAPID key that may push to it, base64url; absent: any key. */
+  /** The only VAPID key that may push to it, base64url; absent means any key. */
   applicationServerKey: z.string().max(200).optional(),
 });
 

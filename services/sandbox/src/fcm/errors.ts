@@ -15,7 +15,7 @@ type GoogleStatus = keyof typeof HTTP_STATUSES;
 interface ErrorSpec {
   status: GoogleStatus;
   message: string;
-  /** True: the details contain the FCM error code; Google's generic errors have none. */
+  /** True if the details contain the FCM error code; Google's generic errors have none. */
   hasFcmCode: boolean;
 }
 

@@ -11,7 +11,7 @@ const SCOPES = [
   'https://www.googleapis.com/auth/cloud-platform',
 ];
 const HOUR_SECONDS = 3_600;
-/** Tolerated clock difference. */
+/** Maximum clock difference that is tolerated. */
 const LEEWAY_SECONDS = 60;
 const MAX_ACCESS_TOKENS = 10_000;
 

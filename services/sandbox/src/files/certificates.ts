@@ -7,7 +7,7 @@ import forge from 'node-forge';
 const APPLE_ENVIRONMENT_OIDS = ['1.2.840.113635.100.6.3.1', '1.2.840.113635.100.6.3.2'];
 /** The subject attribute UID, in which Apple puts the bundle id (RFC 4519, 2.39). */
 const UID = '0.9.2342.19200300.100.1.1';
-/** One round of key derivation: the passphrase is public. */
+/** Rounds of key derivation: one, because the passphrase is public. */
 const P12_ROUNDS = 1;
 
 /** Creates a client certificate as Apple issues it for a bundle, valid for both environments. */

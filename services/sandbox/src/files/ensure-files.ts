@@ -18,7 +18,7 @@ export const APPLE_CREDENTIALS = {
   passphrase: 'sandbox',
 } as const;
 const PROJECT_ID = 'carillon-sandbox';
-/** RSA: node-forge would corrupt an ECDSA signature in the .p12 file. */
+/** Name and key type of the authority. RSA: node-forge would corrupt an ECDSA signature in the .p12 file. */
 const AUTHORITY = { name: 'Carillon sandbox', keyType: 'rsa' } as const;
 
 /** Files that the sandbox keeps between runs, so that saved credentials stay valid. */

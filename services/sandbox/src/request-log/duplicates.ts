@@ -1,4 +1,6 @@
+/** Maximum keys of a generation; the last two generations are remembered. */
 const GENERATION_SIZE = 1_000_000;
+/** Maximum duplicates that are listed. */
 const MAX_LISTED = 1_000;
 
 /** A push that was accepted more than once for the same address. */

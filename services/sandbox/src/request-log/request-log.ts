@@ -10,7 +10,7 @@ export interface LoggedRequest {
   to: string;
   /** The push id; null when the request does not show it. */
   push: string | null;
-  /** The response status; null: no response. */
+  /** The response status; null means no response. */
   status: number | null;
   headers: Record<string, string>;
   /** The payload as JSON text; null when it is not JSON or can't be decrypted. */

@@ -1,4 +1,6 @@
+/** Maximum entries of the log. */
 const MAX_ENTRIES = 100_000;
+/** Maximum length of all payloads together. */
 const MAX_PAYLOAD_CHARACTERS = 64_000_000;
 
 interface NumberedEntry {

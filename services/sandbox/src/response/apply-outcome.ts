@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Exchange } from '../transport/exchange.ts';
 import type { Fault, Outcome } from './script-step.ts';
 
+/** Interval between two bytes of a response that drips. */
 const DRIP_INTERVAL_MS = 100;
 const FLOOD_CHUNK_BYTES = 65_536;
 

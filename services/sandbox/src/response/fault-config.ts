@@ -8,7 +8,7 @@ export const faultConfigSchema = z
   .strictObject({
     /** Sends GOAWAY at each N-th request; requests in progress still get a response. */
     goawayEvery: everyNthSchema,
-    /** Maximum of concurrent streams on a connection (HTTP/2); null: the default. */
+    /** Maximum concurrent streams on a connection (HTTP/2); null means the default. */
     streamLimit: z.int().min(1).max(1_000_000).nullable(),
     /** Destroys the connection at each N-th request. */
     dropEvery: everyNthSchema,

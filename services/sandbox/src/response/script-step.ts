@@ -45,7 +45,11 @@ export const scriptStepSchema = z.strictObject({
 });
 export type ScriptStep = z.infer<typeof scriptStepSchema>;
 
-/** Finds a canned response by name; undefined: the provider has none of that name. */
+/**
+ * Finds a canned response by name.
+ *
+ * @returns undefined if the provider has none of that name
+ */
 export type FindCannedResponse = (
   name: string,
   timestampMs: number | undefined,

@@ -9,7 +9,7 @@ const ANY_TOKEN = '*';
 /** The body of `PUT /scripts/CHANNEL/TOKEN`. */
 export const scriptSchema = z.strictObject({
   answers: z.array(scriptStepSchema).min(1).max(MAX_STEPS),
-  /** True: the script ends after its last step. False: the last step repeats. */
+  /** Ends the script after its last step; otherwise the last step repeats. */
   once: z.boolean().default(false),
 });
 type Script = z.infer<typeof scriptSchema>;
@@ -43,7 +43,11 @@ export function createScripts() {
       scriptsByToken.set(token, { script, nextIndex: 0 });
       return true;
     },
-    /** Takes the next step for a token, or for any token; undefined: no script. */
+    /**
+     * Takes the next step for a token, or for any token.
+     *
+     * @returns undefined if there is no script
+     */
     next: (channel: ProviderChannelName, token: string): ScriptStep | undefined => {
       if (scriptsByChannel.get(channel)?.size === 0) return undefined;
       return advance(channel, token) ?? advance(channel, ANY_TOKEN);

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type Http2Session, type ServerHttp2Stream } from 'node:http2';
 import { pipeline, type Readable } from 'node:stream';
 
+/** Maximum time for a client to close its connection after GOAWAY. */
 const GOAWAY_TIMEOUT_MS = 10_000;
 const noop = (): void => undefined;
 
@@ -10,7 +11,11 @@ export interface Exchange {
   respond(status: number, headers: Record<string, string>, body: string): void;
   /** Sends a response whose body is streamed until the client disconnects. */
   stream(status: number, headers: Record<string, string>, body: Readable): void;
-  /** @param refused true: REFUSED_STREAM, the request was not processed; HTTP/1.1 can't express it */
+  /**
+   * Resets the stream.
+   *
+   * @param refused resets with REFUSED_STREAM, so the request was not processed; HTTP/1.1 can't express it
+   */
   reset(refused: boolean): void;
   /** Destroys the connection. */
   destroyConnection(): void;

@@ -1,9 +1,12 @@
 import type { Http2ServerRequest } from 'node:http2';
 import type { Readable } from 'node:stream';
 
-/** Far above every provider's limit, so that each provider sends its own error for a body that is too large. */
+/**
+ * Maximum size of a body. It is far above every provider's limit, so that each provider sends its own error for a body
+ * that is too large.
+ */
 const MAX_BODY_BYTES = 65_536;
-/** A client that keeps sending after its response is disconnected at this size. */
+/** Maximum size that a client sends; one that keeps sending after its response is disconnected. */
 const MAX_SENT_BYTES = 1_048_576;
 
 /**

@@ -16,7 +16,7 @@ import {
   type Exchange,
 } from './exchange.ts';
 
-/** Close to the limits of Apple and Google. */
+/** Default maximum of concurrent streams: close to the limits of Apple and Google. */
 const DEFAULT_STREAM_LIMIT = 1_000;
 const noop = (): void => undefined;
 
@@ -30,9 +30,9 @@ export interface TlsServerOptions {
   /** Certificate and key of the server. */
   server: KeyPair;
   ca: string;
-  /** True: request a client certificate. */
+  /** Requests a client certificate. */
   requestCertificate?: boolean;
-  /** True: accept HTTP/1.1 too. */
+  /** Accepts HTTP/1.1 too. */
   allowHttp1: boolean;
   faultConfig: Readonly<FaultConfig>;
   onConnection(): void;
@@ -44,7 +44,7 @@ export interface TlsServer {
   destroyConnection: DestroyConnection;
   /** @returns the port */
   listen(address: TcpAddress): Promise<number>;
-  /** Sends the limit of concurrent streams to every client; null: the default. */
+  /** Sends the limit of concurrent streams to every client; null means the default. */
   updateStreamLimit(limit: number | null): void;
   /** Destroys all connections. */
   stop(): Promise<void>;

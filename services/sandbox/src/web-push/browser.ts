@@ -5,6 +5,7 @@ import type { PushMessage } from './subscriptions.ts';
 
 const MAX_CHANNELS = 1_000;
 const MAX_PENDING_MESSAGES = 100;
+/** Acknowledgement code of a `nack` that has none. */
 const DEFAULT_NACK_CODE = 300;
 
 /** Sends a message to a connected browser. */

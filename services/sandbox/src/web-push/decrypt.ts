@@ -1,6 +1,7 @@
 import { createDecipheriv, createECDH, hkdfSync } from 'node:crypto';
 
 const SALT_BYTES = 16;
+/** Length of the header before the sender's key (RFC 8188, 2.1). */
 const HEADER_BYTES = SALT_BYTES + 5;
 const TAG_BYTES = 16;
 /** The delimiter of the last record (RFC 8188, 2). */

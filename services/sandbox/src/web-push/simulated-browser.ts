@@ -18,7 +18,7 @@ export interface SimulatedBrowser {
 /**
  * Adds a browser whose private key the sandbox holds, so that the sandbox can decrypt its pushes.
  *
- * @param vapidKey the only VAPID key that may push to it; undefined: any key
+ * @param vapidKey the only VAPID key that may push to it; any key may if undefined
  */
 export function addSimulatedBrowser(
   { subscriptions, requestLog, createEndpoint }: BrowserPushService,

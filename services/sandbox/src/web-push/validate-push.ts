@@ -3,12 +3,12 @@ import { createJsonResponse, type ProviderResponse } from '../response/provider-
 import type { Receiver } from './subscriptions.ts';
 import type { VapidError } from './vapid.ts';
 
-/** RFC 8291, 4: a push service need not accept more. */
+/** Maximum size of a body: a push service need not accept more (RFC 8291, 4). */
 const MAX_BODY_BYTES = 4_096;
 const TOPIC = /^[\w-]{1,32}$/;
 const URGENCIES: readonly (string | undefined)[] = [undefined, 'very-low', 'low', 'normal', 'high'];
 
-/** Mozilla's text. Senders recognize by it that the error concerns one subscription, not their key. */
+/** Mozilla's text for a wrong key. Senders recognize by it that the error concerns one subscription, not their key. */
 const KEY_MISMATCH_REASON =
   'The VAPID credentials do not correspond to the credentials used to create the subscription.';
 

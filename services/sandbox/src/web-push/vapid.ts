@@ -2,11 +2,11 @@ import { createPublicKey, type KeyObject } from 'node:crypto';
 import { type Jwt, parseJwt } from '../transport/jwt.ts';
 
 const DAY_SECONDS = 86_400;
-/** Tolerated clock difference. */
+/** Maximum clock difference that is tolerated. */
 const LEEWAY_SECONDS = 60;
 const MAX_CACHED_TOKENS = 1_000;
 
-/** Reason to reject an application server; undefined: it is authorized. */
+/** Reason to reject an application server; undefined if it is authorized. */
 export type VapidError = 'missing' | 'invalid' | 'key-mismatch' | undefined;
 
 /** Verifies VAPID credentials (RFC 8292). */

@@ -35,11 +35,14 @@ const HOSTS: Record<AppleEnvironment, string> = {
   development: 'api.sandbox.push.apple.com',
 };
 const APNS_PORT = 443;
-/** From the request to its response, connecting included. */
+/** Deadline of a request, from its start to its response, connecting included. */
 export const DEADLINE_MS = 10_000;
-/** The longest response of Apple has a hundred bytes. */
+/** Maximum size of a response. The longest of Apple has a hundred bytes. */
 export const MAX_RESPONSE_BYTES = 64 * 1_024;
-/** Megabytes; Node's default of 10 ends a session with a few thousand requests that wait for a stream. */
+/**
+ * Maximum memory of a session, in MB. Node's default of 10 ends a session with a few thousand requests that wait for a
+ * stream.
+ */
 const SESSION_MEMORY_MB = 200;
 
 /** First headers of every request; the authority and the path of the request follow. */

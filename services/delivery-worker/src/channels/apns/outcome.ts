@@ -52,8 +52,8 @@ const throttled: OutcomeRule = (response, detail) => retry('recipient', response
 const unavailable: OutcomeRule = (response, detail) => retry('upstream', response, detail);
 
 /**
- * Apple, "Handling notification responses from APNs". Errors about the device's token or bundle concern the recipient;
- * errors about our key or certificate and the environment concern the upstream.
+ * Rules by Apple's reason ("Handling notification responses from APNs"). Errors about the device's token or bundle
+ * concern the recipient; errors about our key or certificate and the environment concern the upstream.
  */
 const BY_REASON = new Map<string, OutcomeRule>(
   Object.entries({

@@ -2,11 +2,11 @@ import { hash } from 'node:crypto';
 import { appendJsonFields } from '@carillon/core/json-object';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
-/** Apple stores a notification for 30 days at most. */
+/** Maximum time for which Apple stores a notification. */
 const MAX_TTL_SECONDS = 30 * 86_400;
-/** Apple, "Sending notification requests to APNs": a payload is at most 4 KB. */
+/** Maximum size of a payload (Apple, "Sending notification requests to APNs"). */
 const MAX_PAYLOAD_BYTES = 4_096;
-/** Valid apns-collapse-id: at most 64 bytes of characters that a header may hold. */
+/** Pattern of a valid apns-collapse-id: at most 64 bytes of characters that a header may hold. */
 const COLLAPSE_ID = /^[\x21-\x7e]{1,64}$/;
 
 /** A push encoded for APNs, the same for every device but for the topic. */
@@ -16,7 +16,7 @@ export interface ApnsMessage {
   isTooLarge: boolean;
   pushType: 'alert' | 'background';
   priority: 5 | 10;
-  /** Unix seconds; 0: only for devices that are reachable now. */
+  /** Unix seconds; 0 means only for devices that are reachable at once. */
   expiry: number;
   collapseId: string;
 }

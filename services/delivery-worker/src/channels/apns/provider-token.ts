@@ -2,11 +2,14 @@ import { createPrivateKey, hash, type KeyObject, sign } from 'node:crypto';
 import type { SecretOf } from '@carillon/core/channels';
 import { LRUCache } from 'lru-cache';
 
-/** Least age of a token that is replaced (Apple, "Establishing a token-based connection to APNs"). */
+/** Minimum age of a token that is replaced (Apple, "Establishing a token-based connection to APNs"). */
 const MIN_AGE_MS = 20 * 60_000;
 /** Age at which a token is replaced: Apple accepts it for 60 minutes, and none may expire in flight. */
 const MAX_AGE_MS = 55 * 60_000;
-/** Difference of the wall clock and the monotonic one since a token was signed, from which on the clock was corrected. */
+/**
+ * Maximum drift between the wall clock and the monotonic one since a token was signed; above it the clock was
+ * corrected.
+ */
 const MAX_CORRECTION_MS = 60_000;
 /** Maximum keys whose token is remembered: far more than are in use, so only tokens of replaced keys are forgotten. */
 const MAX_KEYS = 10_000;

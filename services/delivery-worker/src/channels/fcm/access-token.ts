@@ -15,11 +15,13 @@ type FcmSecret = SecretOf<'fcm'>;
 
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
+/** Validity of the signed assertion that a token is requested with. */
 const ASSERTION_SECONDS = 3_600;
-/** A token is renewed this long before it expires, so that none expires in flight. */
+/** Time before its expiry at which a token is renewed, so that none expires in flight. */
 const RENEW_BEFORE_MS = 300_000;
 /** Period in which refusals discard one token at most: one more that is refused is not the cause. */
 const RENEWAL_PERIOD_MS = 60_000;
+/** Deadline of a request for a token, in milliseconds. */
 const DEADLINE_MS = 10_000;
 const MAX_RESPONSE_BYTES = 64 * 1_024;
 

@@ -10,8 +10,8 @@ import { type FcmResponse, fcmOutcome, isAccessTokenRejected } from './outcome.t
 import { createTokenMessage, encodeFcm } from './payload.ts';
 
 /**
- * From the message to its response, getting an access token included. A shorter one would duplicate messages: FCM
- * accepts some after more than ten seconds, for which Google's SDK waits fifteen too.
+ * Deadline of a message, from its start to its response, getting an access token included. A shorter one would
+ * duplicate messages: FCM accepts some after more than ten seconds, for which Google's SDK waits fifteen too.
  */
 export const DEADLINE_MS = 15_000;
 
@@ -41,7 +41,11 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
 
   type Message = Parameters<typeof messaging.send>[0];
 
-  /** Returns the failure to get an access token; undefined: there is a token. */
+  /**
+   * Gets an access token.
+   *
+   * @returns the failure; undefined if there is a token
+   */
   async function findTokenError(): Promise<FcmResponse | undefined> {
     try {
       await tokens.get();

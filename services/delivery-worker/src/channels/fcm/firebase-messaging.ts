@@ -89,9 +89,9 @@ export function openFirebaseMessaging(
 }
 
 /**
- * Replaces the library's HTTP client, for which there is no public API. Its own client sends a message up to five times
- * when a connection is lost or FCM is unavailable, which duplicates messages and takes up to 82 s; it reads a body of any
- * length, never settles when a connection is lost within a response, and costs twice as much as ours.
+ * Replaces the library's HTTP client, for which there is no public API. The library's client sends a message up to five
+ * times when a connection is lost or FCM is unavailable. This duplicates messages and takes up to 82 s. It also reads a
+ * body of any length, never settles when a connection is lost within a response, and costs twice as much as ours.
  *
  * @throws Error when the library's internals have changed
  */

@@ -3,9 +3,12 @@ import type { HostOverride } from '@carillon/core/channels/descriptor';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { MaySend } from '../../deliver/provider.ts';
 
-/** The longest response of Google has a few thousand bytes. */
+/** Maximum size of a response. The longest of Google has a few thousand bytes. */
 const MAX_RESPONSE_BYTES = 256 * 1_024;
-/** Google closes idle connections after minutes; a connection that is about to be closed is not used. */
+/**
+ * Maximum idle time of a connection. Google closes idle ones after minutes; a connection that is about to be closed is
+ * not used.
+ */
 const IDLE_TIMEOUT_MS = 60_000;
 
 /** A complete response. */

@@ -53,7 +53,7 @@ const oauthError = z.object({ error: z.string() });
 /** Codes of RFC 6749, 4.1.2.1, that concern the server and not the client. */
 const OAUTH_TRANSIENT_ERRORS = ['server_error', 'temporarily_unavailable', 'internal_failure'];
 
-/** Delay of the retry after a timeout, at least (Firebase, "Best practices when sending FCM messages at scale"). */
+/** Minimum delay of the retry after a timeout (Firebase, "Best practices when sending FCM messages at scale"). */
 const RETRY_AFTER_TIMEOUT_MS = 10_000;
 
 const authError: OutcomeRule = (response, error) => ({
@@ -85,7 +85,7 @@ const invalidArgument: OutcomeRule = (response, error) => {
   return rejectedByProvider(response, error);
 };
 
-/** FCM, "Error codes for the HTTP v1 API". */
+/** Rules by FCM's error code ("Error codes for the HTTP v1 API"). */
 const BY_FCM_CODE = new Map<string, OutcomeRule>([
   ['UNREGISTERED', gone],
   ['SENDER_ID_MISMATCH', wrongCredential],
@@ -96,7 +96,10 @@ const BY_FCM_CODE = new Map<string, OutcomeRule>([
   ['THIRD_PARTY_AUTH_ERROR', authError],
 ]);
 
-/** Errors without FcmError come from Google's front end: about our project or our token, never about a device. */
+/**
+ * Rules for errors without FcmError. They come from Google's front end and concern our project or our token, never a
+ * device.
+ */
 const BY_STATUS = new Map<string, OutcomeRule>([
   ['NOT_FOUND', authError],
   ['PERMISSION_DENIED', authError],

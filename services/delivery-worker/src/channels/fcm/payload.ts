@@ -1,9 +1,9 @@
 import type { TokenMessage } from 'firebase-admin/messaging';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
-/** FCM stores a message for 28 days at most. */
+/** Maximum time for which FCM stores a message. */
 const MAX_TTL_MS = 28 * 86_400_000;
-/** FCM, "About FCM messages": keys and values of `data` together. */
+/** Maximum size of keys and values of `data` together (FCM, "About FCM messages"). */
 const MAX_DATA_BYTES = 4_096;
 
 /** A push encoded for FCM, the same for every device but for its token. */
@@ -11,7 +11,7 @@ export interface FcmMessage {
   data: { payload: string; _pushyId: string };
   isTooLarge: boolean;
   collapseKey?: string;
-  /** Expiry, milliseconds since 1970; undefined: only for devices that are reachable now. */
+  /** Expiry, milliseconds since 1970; undefined means only for devices that are reachable at once. */
   expiresAtMs?: number;
 }
 

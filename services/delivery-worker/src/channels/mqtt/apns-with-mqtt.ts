@@ -7,7 +7,7 @@ import { findWriteDeadline } from '../../deliver/send-gate.ts';
 
 /** Time after a failure of Redis for which no batch reads presence: each would wait for its own failure. */
 const REDIS_BACKOFF_MS = 2_000;
-/** Time for receipts after APNs has responded; after it the outcomes so far are saved first. */
+/** Maximum wait for receipts after APNs has responded; after it the outcomes so far are saved first. */
 const SAVE_AFTER_MS = 200;
 
 /** Resources of delivering over MQTT in parallel to APNs. */

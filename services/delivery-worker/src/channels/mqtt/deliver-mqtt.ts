@@ -16,6 +16,7 @@ import { findWriteDeadline } from '../../deliver/send-gate.ts';
 
 /** Delays before a delivery that was not written is dispatched again. */
 const BACKOFF_MS = [100, 300, 1_000, 2_000];
+/** Delay of the next attempt after a failure of Redis. */
 const REDIS_RETRY_MS = 1_000;
 
 /** Resources of delivering over MQTT. */
@@ -67,8 +68,10 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
 }
 
 /**
- * Delivers once to each pending recipient. Parts may wait for room at their gateways: what may be sent is checked just before.
- * False: nothing may be sent any more.
+ * Delivers once to each pending recipient. A part may wait for room at its gateway, so it is checked just before it is
+ * sent.
+ *
+ * @returns false if nothing may be sent any more
  */
 async function deliverRound(
   resources: MqttResources,

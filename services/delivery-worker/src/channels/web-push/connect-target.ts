@@ -2,7 +2,7 @@ import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { createPublicLookup } from '@carillon/core/public-address';
 
-/** Addresses to connect to, by host. Absent: the host itself, if its address is public. */
+/** Addresses to connect to, by host. Other hosts are connected to directly, if their address is public. */
 export type HostOverrides = ReadonlyMap<string, { hostname: string; port: string }>;
 
 /** Connection parameters of an origin. */

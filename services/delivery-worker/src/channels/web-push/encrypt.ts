@@ -7,10 +7,12 @@ import {
   randomFillSync,
 } from 'node:crypto';
 
+/** Length of an uncompressed point of P-256. */
 const POINT_BYTES = 65;
 const SALT_BYTES = 16;
 const TAG_BYTES = 16;
 const HEADER_BYTES = SALT_BYTES + 4 + 1 + POINT_BYTES;
+/** Record size in the header (RFC 8188, 2.1), in bytes. */
 const RECORD_SIZE = 4_096;
 /** Delimiter of the last record (RFC 8188, 2). */
 const LAST_RECORD = 2;
@@ -87,10 +89,13 @@ function createSaltGenerator(): () => Buffer {
   };
 }
 
+/** Length of a block of SHA-256. */
 const BLOCK_BYTES = 64;
+/** Length of a hash of SHA-256. */
 const HASH_BYTES = 32;
 const INNER_PAD_BYTE = 0x36;
 const OUTER_PAD_BYTE = 0x5c;
+/** Maximum length of a message whose HMAC is computed. */
 const MAX_MESSAGE_BYTES = 256;
 const innerBlock = Buffer.alloc(BLOCK_BYTES + MAX_MESSAGE_BYTES);
 const outerBlock = Buffer.alloc(BLOCK_BYTES + HASH_BYTES);

@@ -24,6 +24,7 @@ export interface PushHttpClientOptions {
   dnsLookup?: LookupFunction;
 }
 
+/** Deadline of a request, in milliseconds. */
 const DEADLINE_MS = 10_000;
 
 /** HTTP client for push services, which aren't trusted: requests are limited in time and in response size. */

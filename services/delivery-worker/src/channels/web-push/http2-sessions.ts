@@ -8,10 +8,13 @@ import type { ConnectTarget } from './connect-target.ts';
 /** A session if the service supports HTTP/2; the code of the error if it can't be reached. */
 export type OpenResult = { session: ClientHttp2Session } | 'http/1.1' | { error: string };
 
+/** Idle time after which a session is closed. */
 const IDLE_TIMEOUT_MS = 30_000;
-/** The protocol of a service is negotiated again after this time. */
+/** Time for which the negotiated protocol of a service is remembered. */
 const PROTOCOL_CACHE_MS = 600_000;
-/** Endpoints come from devices, and a vendor's domain has any number of host names. */
+/**
+ * Maximum origins that are remembered. Endpoints come from devices, and a vendor's domain has any number of host names.
+ */
 const MAX_ORIGINS = 200;
 
 /** Creates an empty set of sessions: one for each origin that supports HTTP/2. */

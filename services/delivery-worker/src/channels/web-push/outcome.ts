@@ -2,25 +2,26 @@ import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
 import type { PushServiceResponse } from './response.ts';
 
+/** Maximum length of the stored description of an error. */
 const DETAIL_CHARACTERS = 300;
 /** Header with Windows' description of an error. */
 const WNS_ERROR_HEADER = 'x-wns-error-description';
 
-/** A push that is longer than push services accept. */
+/** Result for a push that is longer than push services accept. */
 export const TOO_LARGE: Attempt = {
   kind: 'rejected',
   reason: 'payload-too-large',
   detail: 'more than 3,993 bytes',
   isUnsent: true,
 };
-/** An endpoint that is never connected to. */
+/** Result for an endpoint that is never connected to. */
 export const NOT_ALLOWED: Attempt = {
   kind: 'rejected',
   reason: 'endpoint-not-allowed',
   detail: 'the endpoint is of no push service',
   isUnsent: true,
 };
-/** A subscription with unusable keys. */
+/** Result for a subscription with unusable keys. */
 export const BAD_KEYS: Attempt = {
   kind: 'rejected',
   reason: 'bad-provider-address',

@@ -5,7 +5,7 @@ import type { MaySend } from '../../deliver/provider.ts';
 import type { ConnectTarget } from './connect-target.ts';
 import { MAX_BODY_BYTES, type PushServiceResponse } from './response.ts';
 
-/** A little above the window, so that no request waits for a connection. */
+/** Maximum connections to an origin: a few more than the window, so that no request waits for a connection. */
 const MAX_CONNECTIONS_PER_ORIGIN = 64;
 
 /** A request to a push service. */

@@ -2,13 +2,17 @@ import { createHash } from 'node:crypto';
 import { appendJsonFields } from '@carillon/core/json-object';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
-/** Size that push services must accept (RFC 8030, 7.2: 4,096 bytes), less 103 of the encryption (RFC 8291, 4). */
+/**
+ * Maximum size of a plaintext: what push services must accept (RFC 8030, 7.2: 4,096 bytes), less 103 of the encryption
+ * (RFC 8291, 4).
+ */
 export const MAX_PLAINTEXT_BYTES = 3_993;
 
-/** Push services store nothing longer. */
+/** Maximum time to live; push services store nothing longer. */
 const MAX_TTL_SECONDS = 28 * 86_400;
-/** RFC 8030, 5.4. */
+/** Pattern of a valid topic (RFC 8030, 5.4). */
 const TOPIC = /^[0-9A-Za-z_-]{1,32}$/;
+/** Maximum length of a topic. */
 const TOPIC_CHARACTERS = 32;
 
 /** Encodes a push for a browser's service worker: its data, id and collapse key. */
@@ -31,7 +35,9 @@ export function createHeaders({ options }: ProviderPush): Record<string, string>
   };
 }
 
-/** Computes the seconds for which a push service stores a push; 0: only for a browser that is reachable now. */
+/**
+ * Computes the seconds for which a push service stores a push; 0 means only for a browser that is reachable at once.
+ */
 export function computeTtlSeconds({ expiresAt, nowOnly }: ProviderPush, nowMs: number): number {
   if (nowOnly) return 0;
   const remainingSeconds = Math.floor((expiresAt.getTime() - nowMs) / 1_000);

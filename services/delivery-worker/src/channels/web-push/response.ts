@@ -8,5 +8,5 @@ export type PushServiceResponse =
   /** The request was never written. */
   | 'withheld';
 
-/** Read part of a response; error texts are shorter. */
+/** Maximum bytes of a response that are read; error texts are shorter. */
 export const MAX_BODY_BYTES = 4_096;

@@ -4,11 +4,14 @@ import webPush from 'web-push';
 
 /** Validity of a signature; RFC 8292, 2 allows a day. */
 const VALIDITY_MS = 12 * 3_600_000;
-/** A signature is renewed long before it expires, since the clocks of push services differ. */
+/** Age at which a signature is renewed: long before it expires, since the clocks of push services differ. */
 const RENEW_AFTER_MS = VALIDITY_MS / 2;
-/** A younger signature was refused for another reason than its age. */
+/** Minimum age of a refused signature that is renewed. A younger one was refused for another reason than its age. */
 const MIN_RENEW_AGE_MS = 60_000;
-/** Endpoints come from devices, and a vendor's domain has any number of host names. */
+/**
+ * Maximum origins whose signature is remembered. Endpoints come from devices, and a vendor's domain has any number of
+ * host names.
+ */
 const MAX_ORIGINS = 200;
 
 interface Signature {
