@@ -16,7 +16,7 @@ import { parseWebhookAddress } from '@carillon/store/manage-webhooks';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { defineRoute } from '../http/route.ts';
 import { time } from '../inputs.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
@@ -55,7 +55,7 @@ const replayFields = ofWebhook
 export function webhookRoutes(
   store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
-): ConsoleRoute[] {
+) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -115,7 +115,7 @@ export function webhookRoutes(
 }
 
 /** Returns the routes that decide whether events are sent. */
-function stateRoutes(store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>): ConsoleRoute[] {
+function stateRoutes(store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -152,7 +152,7 @@ function stateRoutes(store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>): Consol
 function eventRoutes(
   store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
-): ConsoleRoute[] {
+) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({

@@ -12,7 +12,7 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
 import { deviceToken } from '../inputs.ts';
 
 const ofApp = { app: objectId, ...pageFields };
@@ -24,7 +24,7 @@ export function deviceRoutes(
   presenceReader: Pick<PresenceReader, 'lookup'>,
   deletion: Parameters<typeof deleteDevice>[1],
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     ...readRoutes(store, presenceReader, accountOf),
     ...topicRoutes(store, accountOf),
@@ -36,7 +36,7 @@ function readRoutes(
   store: Store,
   presenceReader: Pick<PresenceReader, 'lookup'>,
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       method: 'get',
@@ -73,10 +73,7 @@ function readRoutes(
   ];
 }
 
-function topicRoutes(
-  store: Pick<Store, 'topics' | 'subscriptions'>,
-  accountOf: AccountOf,
-): ConsoleRoute[] {
+function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: AccountOf) {
   return [
     defineRoute({
       method: 'get',
@@ -108,7 +105,7 @@ function changeRoutes(
   store: Store,
   deletion: Parameters<typeof deleteDevice>[1],
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       method: 'post',

@@ -6,7 +6,7 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
 import { interval } from '../inputs.ts';
 import type { RedriveWorker } from './redrive-worker.ts';
 
@@ -34,7 +34,7 @@ export function failureRoutes(
   store: Pick<Store, 'failures' | 'redrives'>,
   worker: Pick<RedriveWorker, 'wake'>,
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       method: 'get',

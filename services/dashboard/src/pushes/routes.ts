@@ -9,7 +9,7 @@ import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import type { Accept } from '../failures/redrive-push.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { defineRoute, notFound } from '../http/route.ts';
 import { deviceToken, interval } from '../inputs.ts';
 import { sendAgain } from './send-again.ts';
 
@@ -27,7 +27,7 @@ export function pushRoutes(
   store: Store,
   producers: Producers,
   { accept, accountOf, retentionMs }: { accept: Accept; accountOf: AccountOf; retentionMs: number },
-): ConsoleRoute[] {
+) {
   return [
     ...readRoutes(store, accountOf),
     ...sendRoutes(store, accept, accountOf),
@@ -47,7 +47,7 @@ export function pushRoutes(
   ];
 }
 
-function readRoutes(store: Store, accountOf: AccountOf): ConsoleRoute[] {
+function readRoutes(store: Store, accountOf: AccountOf) {
   return [
     defineRoute({
       method: 'get',
@@ -100,7 +100,7 @@ function readRoutes(store: Store, accountOf: AccountOf): ConsoleRoute[] {
   ];
 }
 
-function sendRoutes(store: Store, accept: Accept, accountOf: AccountOf): ConsoleRoute[] {
+function sendRoutes(store: Store, accept: Accept, accountOf: AccountOf) {
   return [
     defineRoute({
       method: 'post',

@@ -1,0 +1,14 @@
+import type { OpenRoute } from './open-route.ts';
+import type { ConsoleRoute } from './route.ts';
+
+/** Responses of routes on the wire, by method and path: `get /apps/:app/pushes`. */
+export type ApiOf<Route extends ConsoleRoute | OpenRoute> = {
+  [One in Route as `${One['method']} ${One['path']}`]: BodyOf<One>;
+};
+
+type BodyOf<Route> =
+  Route extends OpenRoute<unknown, infer Body>
+    ? Body
+    : Route extends ConsoleRoute<unknown, infer Output>
+      ? Output
+      : never;
