@@ -48,6 +48,7 @@ describe('a violation of the import rules is reported', () => {
   const DECLARED = 'imports are declared in the own package.json';
   const PURE = 'packages/core imports few libraries';
   const CIRCLE = 'no import circle';
+  const PAGES = 'the pages import nothing of the server but types';
 
   const forbidden: [rule: string, path: string, source: string][] = [
     [CORE, 'packages/core/src/a.ts', "import '@carillon/store/db';"],
@@ -64,6 +65,7 @@ describe('a violation of the import rules is reported', () => {
     ['mongodb stays in its room', 'services/api/src/i.ts', "import { Db } from 'mongodb';"],
     ['ioredis stays in its room', 'packages/store/src/j.ts', "import { Redis } from 'ioredis';"],
     ['mqtt stays in its room', 'services/device-gateway/src/k.ts', "const m = require('mqtt');"],
+    [PAGES, 'services/dashboard/web/src/a.ts', "import { a } from '../../../api/src/n.ts'; a();"],
     [CIRCLE, 'services/api/src/l.ts', "import type { M } from './m.ts'; export type L = M;"],
   ];
   const allowed = {
@@ -72,6 +74,7 @@ describe('a violation of the import rules is reported', () => {
     'services/api/src/n.ts': "import '@carillon/store/db';",
     'services/api/src/o/p.ts': "import '../n.ts';",
     'services/api/src/q.ts': "// import 'zod';\nconst text = `import 'zod'`;",
+    'services/dashboard/web/src/b.ts': "import type { N } from '../../../api/src/n.ts';",
     'services/api/src/push/routes.ts': "import { Router } from 'express';",
   };
 

@@ -67,6 +67,7 @@ export function webhookRoutes(
       handle: async ({ input }) => ({
         items: await listWebhookDetails(store, input.app),
         eventNames: WEBHOOK_EVENTS,
+        /** Webhooks that an app may have. */
         limit: WEBHOOK_LIMITS.perApp,
         maxPendingCounted: MAX_PENDING_COUNTED,
       }),

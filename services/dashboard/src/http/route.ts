@@ -35,7 +35,7 @@ interface AccountOfInput<Input> {
   accountOf(input: Input): Promise<string | undefined>;
 }
 
-export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
 /** A route of the JSON API. The router checks session, CSRF, role and account, and parses the input, before `handle`. */
 export interface ConsoleRoute<

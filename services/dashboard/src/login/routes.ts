@@ -54,6 +54,7 @@ export function loginRoutes({
       input: nothing,
       handle: async () => ({
         body: {
+          /** There is no operator yet: only the set-up link helps. */
           setupNeeded: !(await store.operators.exist()),
           openId: openIdLabel === undefined ? null : { label: openIdLabel },
         },

@@ -13,6 +13,7 @@ export function queueRoutes(redis: Redis) {
   let latest: ReturnType<typeof read> | undefined;
   let latestAt = Number.NEGATIVE_INFINITY;
 
+  /** Reads the jobs of the queues, and the pending batches of the channels, which are absent until a scheduler has counted. */
   async function read() {
     const [queues, { readAt, channels }] = await Promise.all([
       readQueueStates(redis),
