@@ -99,6 +99,17 @@ export default {
       to: { dependencyTypes: ['local'], pathNot: '^$1/' },
     },
     {
+      // Otherwise its code would be in the bundle.
+      name: 'the pages import nothing of the server but types',
+      severity: 'error',
+      from: { path: '^services/dashboard/web/src/' },
+      to: {
+        path: '^(packages|services|tools)/',
+        pathNot: '^services/dashboard/web/',
+        dependencyTypesNot: ['type-only'],
+      },
+    },
+    {
       name: 'imports are declared in the own package.json',
       severity: 'error',
       from: { path: ANY_SOURCE },

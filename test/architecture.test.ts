@@ -50,6 +50,7 @@ describe('a violation of the import rules is reported', () => {
   const PURE = 'packages/core imports few libraries';
   const CIRCLE = 'no import circle';
   const REPORTS = 'the engine imports no reports';
+  const PAGES = 'the pages import nothing of the server but types';
 
   const forbidden: [rule: string, path: string, source: string][] = [
     [CORE, 'packages/core/src/a.ts', "import '@carillon/store/db';"],
@@ -71,6 +72,7 @@ describe('a violation of the import rules is reported', () => {
     [REPORTS, 'services/device-gateway/src/a.ts', "import '@carillon/reports/reports';"],
     [STORE, 'packages/store/src/b.ts', "import '@carillon/reports/reports';"],
     [ACCEPT, 'packages/accept/src/a.ts', "import '@carillon/reports/reports';"],
+    [PAGES, 'services/dashboard/web/src/a.ts', "import { a } from '../../../api/src/n.ts'; a();"],
     [CIRCLE, 'services/api/src/l.ts', "import type { M } from './m.ts'; export type L = M;"],
   ];
   const allowed = {
@@ -79,6 +81,7 @@ describe('a violation of the import rules is reported', () => {
     'services/api/src/n.ts': "import '@carillon/store/db';",
     'services/api/src/o/p.ts': "import '../n.ts';",
     'services/api/src/q.ts': "// import 'zod';\nconst text = `import 'zod'`;",
+    'services/dashboard/web/src/b.ts': "import type { N } from '../../../api/src/n.ts';",
     'services/api/src/push/routes.ts': "import { Router } from 'express';",
   };
 

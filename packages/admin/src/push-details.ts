@@ -12,7 +12,7 @@ import type { Page } from './page.ts';
 
 const MAX_SAMPLED_RECIPIENTS = 20;
 
-/** Push without its payload; times are milliseconds since 1970. */
+/** Push without its payload; times are milliseconds since 1970. `app` is absent in lists of one app. */
 export type PushHead = ReturnType<typeof toPushHead>;
 
 /** An event of a push. The receipts are the first and the last of those whose time is stored. */
@@ -85,7 +85,7 @@ export async function getPushDetails(
 }
 
 /**
- * Returns a push with its payload and options.
+ * Returns the payload of a push as JSON text, and its options.
  *
  * @throws AdminError PUSH_NOT_FOUND
  */

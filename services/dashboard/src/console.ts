@@ -14,6 +14,7 @@ import type { ConsoleEngine } from './engine.ts';
 import type { Environment } from './environment.ts';
 import { failureRoutes } from './failures/routes.ts';
 import { type ConsoleAddress, createConsoleAddress } from './http/address.ts';
+import type { ApiOf } from './http/api-of.ts';
 import { createAudited } from './http/audited.ts';
 import { createBoardPages } from './http/board-pages.ts';
 import { createEventStreams } from './http/event-stream.ts';
@@ -107,12 +108,31 @@ export async function createConsole(
 export function createConsoleRoutes(
   store: Store & Reports & WebhookStore,
   engine: ConsoleEngine,
-  env: Pick<
-    Environment,
-    'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS' | 'CONSOLE_ENVIRONMENT'
-  >,
+  env: ApiSettings & Pick<Environment, 'CONSOLE_ENVIRONMENT'>,
   address: Pick<ConsoleAddress, 'url'>,
 ): ConsoleRoute[] {
+  return [
+    ...createApiRoutes(store, engine, env, address),
+    ...boardRoutes(engine.openQueues, env.CONSOLE_ENVIRONMENT),
+  ];
+}
+
+/** The responses of the routes that the console's pages use, by method and path. */
+export type ConsoleApi = ApiOf<
+  | ReturnType<typeof loginRoutes>[number]
+  | ReturnType<typeof setUpRoutes>[number]
+  | ReturnType<typeof createApiRoutes>[number]
+>;
+
+type ApiSettings = Pick<Environment, 'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS'>;
+
+/** Returns the routes with a session except those of Bull Board, whose paths and responses are the library's. */
+function createApiRoutes(
+  store: Store & Reports & WebhookStore,
+  engine: ConsoleEngine,
+  env: ApiSettings,
+  address: Pick<ConsoleAddress, 'url'>,
+) {
   const accountOf = createAccountOf(store);
   const retentionMs = env.RETENTION_SECONDS * 1_000;
   const { API_KEY_PEPPER: pepper, CREDENTIAL_KEYS: sealingKeys } = env;
@@ -129,7 +149,6 @@ export function createConsoleRoutes(
     ...deviceRoutes(store, engine.presenceReader, engine, accountOf),
     ...failureRoutes(store, engine.producers, accountOf),
     ...queueRoutes(engine.queueConnection),
-    ...boardRoutes(engine.openQueues, env.CONSOLE_ENVIRONMENT),
   ];
 }
 

@@ -9,12 +9,12 @@ import {
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId, objectName, pageFields, toPageQuery } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { ConsoleError, defineRoute } from '../http/route.ts';
 
 const MAX_REQUESTS_PER_MINUTE = 1_000_000_000;
 
 /** Returns the routes of accounts. Limits and suspension are the installation's, so no operator of one account sets them. */
-export function accountRoutes(store: Pick<Store, 'accounts'>): ConsoleRoute[] {
+export function accountRoutes(store: Pick<Store, 'accounts'>) {
   return [
     defineRoute({
       method: 'get',
@@ -42,7 +42,7 @@ export function accountRoutes(store: Pick<Store, 'accounts'>): ConsoleRoute[] {
   ];
 }
 
-function changeAccountRoute(store: Pick<Store, 'accounts'>): ConsoleRoute {
+function changeAccountRoute(store: Pick<Store, 'accounts'>) {
   return defineRoute({
     method: 'put',
     path: '/accounts/:account',

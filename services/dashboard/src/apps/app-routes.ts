@@ -12,7 +12,7 @@ import type { AppSettings } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId, objectName, pageFields, toPageQuery } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute, mayUseAccount, notFound } from '../http/route.ts';
+import { defineRoute, mayUseAccount, notFound } from '../http/route.ts';
 
 const MAX_PAYLOAD_CHARACTERS = 1_000_000;
 const MAX_FALLBACK_SECONDS = 86_400;
@@ -53,7 +53,7 @@ export function appRoutes(
   store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>,
   pepper: string,
   sealingKeys: SealingKeys,
-): ConsoleRoute[] {
+) {
   return [
     listRoute(store),
     defineRoute({
@@ -91,7 +91,7 @@ export function appRoutes(
   ];
 }
 
-function listRoute(store: Pick<Store, 'apps'>): ConsoleRoute {
+function listRoute(store: Pick<Store, 'apps'>) {
   return defineRoute({
     method: 'get',
     path: '/apps',

@@ -13,7 +13,7 @@ import type { SealingKeys } from '@carillon/core/sealing';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { ConsoleError, defineRoute } from '../http/route.ts';
 import { createAccountOfApp } from './app-routes.ts';
 import { createFileChecks } from './file-checks.ts';
 import { sendTestPush } from './test-push.ts';
@@ -59,7 +59,7 @@ export function credentialRoutes(
   store: Pick<Store, 'apps' | 'credentials' | 'batchTable' | 'devices'>,
   sealingKeys: SealingKeys,
   accept: Accept,
-): ConsoleRoute[] {
+) {
   const account = createAccountOfApp(store);
   const inTurn = createFileChecks();
   const auditFacts = <Input extends Pick<CredentialInput, 'environment'>>(input: Input) => ({

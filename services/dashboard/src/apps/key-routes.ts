@@ -2,7 +2,7 @@ import { createKey, type KeyView, listKeys, revokeKey } from '@carillon/admin/ke
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { defineRoute } from '../http/route.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
 /**
@@ -10,7 +10,7 @@ import { createAccountOfApp } from './app-routes.ts';
  *
  * @param pepper HMAC key of the keys' digests
  */
-export function keyRoutes(store: Pick<Store, 'apps' | 'keys'>, pepper: string): ConsoleRoute[] {
+export function keyRoutes(store: Pick<Store, 'apps' | 'keys'>, pepper: string) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({

@@ -17,7 +17,7 @@ import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { defineRoute } from '../http/route.ts';
 import { time } from '../inputs.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
@@ -56,7 +56,7 @@ const replayFields = ofWebhook
 export function webhookRoutes(
   store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
-): ConsoleRoute[] {
+) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -68,6 +68,7 @@ export function webhookRoutes(
       handle: async ({ input }) => ({
         items: await listWebhookDetails(store, input.app),
         eventNames: WEBHOOK_EVENTS,
+        /** Webhooks that an app may have. */
         limit: WEBHOOK_LIMITS.perApp,
         maxPendingCounted: MAX_PENDING_COUNTED,
       }),
@@ -116,9 +117,7 @@ export function webhookRoutes(
 }
 
 /** Returns the routes that decide whether events are sent. */
-function stateRoutes(
-  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
-): ConsoleRoute[] {
+function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -155,7 +154,7 @@ function stateRoutes(
 function eventRoutes(
   store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
-): ConsoleRoute[] {
+) {
   const account = createAccountOfApp(store);
   return [
     defineRoute({

@@ -13,7 +13,7 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
 import { deviceToken } from '../inputs.ts';
 
 const ofApp = { app: objectId, ...pageFields };
@@ -25,7 +25,7 @@ export function deviceRoutes(
   presenceReader: Pick<PresenceReader, 'lookup'>,
   deletion: Parameters<typeof deleteDevice>[1],
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     ...readRoutes(store, presenceReader, accountOf),
     ...topicRoutes(store, accountOf),
@@ -37,7 +37,7 @@ function readRoutes(
   store: Store & Reports,
   presenceReader: Pick<PresenceReader, 'lookup'>,
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       method: 'get',
@@ -74,10 +74,7 @@ function readRoutes(
   ];
 }
 
-function topicRoutes(
-  store: Pick<Store, 'topics' | 'subscriptions'>,
-  accountOf: AccountOf,
-): ConsoleRoute[] {
+function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: AccountOf) {
   return [
     defineRoute({
       method: 'get',
@@ -109,7 +106,7 @@ function changeRoutes(
   store: Store & Reports,
   deletion: Parameters<typeof deleteDevice>[1],
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       method: 'post',

@@ -8,7 +8,7 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
 import { interval } from '../inputs.ts';
 
 /** Pushes that a request may name; more are selected by a filter. */
@@ -35,7 +35,7 @@ export function failureRoutes(
   store: Pick<Store, 'redrives'> & Pick<Reports, 'failures'>,
   producers: Pick<Producers, 'redrive'>,
   accountOf: AccountOf,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       method: 'get',

@@ -35,11 +35,18 @@ interface AccountOfInput<Input> {
   accountOf(input: Input): Promise<string | undefined>;
 }
 
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+
 /** A route of the JSON API. The router checks session, CSRF, role and account, and parses the input, before `handle`. */
-export interface ConsoleRoute<Input = unknown> {
-  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
+export interface ConsoleRoute<
+  Input = unknown,
+  Output = unknown,
+  OwnMethod extends Method = Method,
+  Path extends string = string,
+> {
+  method: OwnMethod;
   /** Path under /api in the syntax of Express 5: `/apps/:app/pushes`. */
-  path: string;
+  path: Path;
   /** The least role. */
   role: Role;
   /** Parses `{ ...query, ...body, ...path parameters }`; values of the query are strings. */
@@ -57,14 +64,17 @@ export interface ConsoleRoute<Input = unknown> {
   /** Largest body in bytes; 256 KB by default. */
   bodyLimit?: number;
   /** Returns the JSON body, or an `EventStream`. Throws a `ConsoleError` for an expected failure. */
-  handle(request: ConsoleRequest<Input>): Promise<unknown>;
+  handle(request: ConsoleRequest<Input>): Promise<Output>;
 }
 
-/** Checks a route's types and erases its input's, so that routes of all inputs fit in one list. */
-export function defineRoute<Input>(
+/**
+ * Checks a route's types and erases its input's, so that routes of all inputs fit in one list. The other types stay:
+ * those of the pages are derived from them.
+ */
+export function defineRoute<Input, Output, OwnMethod extends Method, Path extends string>(
   // The schema alone decides the type, whatever the functions beside it accept.
-  route: ConsoleRoute<NoInfer<Input>> & { input: z.ZodType<Input> },
-): ConsoleRoute {
+  route: ConsoleRoute<NoInfer<Input>, Output, OwnMethod, Path> & { input: z.ZodType<Input> },
+): ConsoleRoute<unknown, Output, OwnMethod, Path> {
   return route;
 }
 

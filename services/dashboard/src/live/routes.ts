@@ -6,7 +6,6 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import {
   ConsoleError,
-  type ConsoleRoute,
   defineRoute,
   EventStream,
   mayUseAccount,
@@ -45,7 +44,7 @@ export interface LiveResources {
  * 5 s; `unavailable` with the time of the last one instead while Redis does not respond; `push` when a watched push has
  * changed, and once in the beginning.
  */
-export function liveRoutes({ redis, store, intervalMs }: LiveResources): ConsoleRoute[] {
+export function liveRoutes({ redis, store, intervalMs }: LiveResources) {
   const reader = createLiveReader({
     figures: createFiguresReader(redis),
     credentials: store.credentials,

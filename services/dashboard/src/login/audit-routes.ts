@@ -1,14 +1,15 @@
+import { toPage } from '@carillon/admin/page';
 import type { ListedAuditEntry } from '@carillon/store/audit';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { pageFields, queryTime } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { defineRoute } from '../http/route.ts';
 
 const MAX_TEXT = 100;
 const ENTRY_ID = /^[0-9a-f]{24}$/;
 
 /** Returns the route that lists the audit log. There is none that changes it. */
-export function auditRoutes({ audit }: Pick<Store, 'audit'>): ConsoleRoute[] {
+export function auditRoutes({ audit }: Pick<Store, 'audit'>) {
   return [
     defineRoute({
       method: 'get',
@@ -26,11 +27,7 @@ export function auditRoutes({ audit }: Pick<Store, 'audit'>): ConsoleRoute[] {
       handle: async ({ input: { cursor, ...query }, operator }) => {
         const { accounts } = operator;
         const entries = await audit.list({ ...query, accounts, before: cursor });
-        const last = entries.at(-1);
-        const items = entries.map(toView);
-        return last === undefined || entries.length < query.limit
-          ? { items }
-          : { items, next: last._id };
+        return toPage(entries.map(toView), query, ({ id }) => id);
       },
     }),
   ];

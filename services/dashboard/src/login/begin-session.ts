@@ -20,6 +20,16 @@ export interface Installation {
   apiUrl: string | undefined;
 }
 
+/** A session as the console's pages see it. */
+export interface SessionView {
+  operator: SessionOperator;
+  csrf: string;
+  /** Name of the installation, such as production. */
+  environment: string;
+  /** Address of the HTTP API; absent when it is not set. */
+  apiUrl?: string;
+}
+
 /** Creates the function that begins sessions: always with a new token, so that no client can have chosen it. */
 export function createBeginSession({
   store,
@@ -35,7 +45,7 @@ export function createBeginSession({
   return async (
     { host, session }: LoginRequest,
     operator: Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts' | 'passwordHash'>,
-  ): Promise<OpenReply> => {
+  ): Promise<OpenReply<SessionView>> => {
     const { _id: id, name, role, accounts, passwordHash } = operator;
     const token = newToken();
     const digest = digestToken(token);
@@ -58,6 +68,6 @@ export function toSessionView(
   operator: SessionOperator,
   csrf: string,
   { environment, apiUrl }: Installation,
-) {
+): SessionView {
   return { operator, csrf, environment, ...(apiUrl !== undefined && { apiUrl }) };
 }

@@ -10,7 +10,7 @@ import {
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId, pageFields, toPageQuery } from '../http/inputs.ts';
-import { ConsoleError, type ConsoleRoute, defineRoute, ROLES } from '../http/route.ts';
+import { ConsoleError, defineRoute, ROLES } from '../http/route.ts';
 
 const MAX_ACCOUNTS = 200;
 const role = z.enum(ROLES);
@@ -26,7 +26,7 @@ const common = { role: 'owner', account: 'installation' } as const;
 export function operatorRoutes(
   store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>,
   baseUrl: string,
-): ConsoleRoute[] {
+) {
   return [
     defineRoute({
       ...common,
@@ -92,7 +92,7 @@ export function operatorRoutes(
 }
 
 /** Returns the routes of links that nobody has used yet. */
-function linkRoutes(store: Pick<Store, 'invites'>): ConsoleRoute[] {
+function linkRoutes(store: Pick<Store, 'invites'>) {
   return [
     defineRoute({
       ...common,

@@ -4,7 +4,7 @@ import { toNameKey } from '@carillon/store/operators';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { Audited } from '../http/audited.ts';
-import { defineOpenRoute, type OpenRequest, type OpenRoute } from '../http/open-route.ts';
+import { defineOpenRoute, type OpenRequest } from '../http/open-route.ts';
 import { ConsoleError, notFound } from '../http/route.ts';
 import type { SessionReader } from '../http/session-reader.ts';
 import type { createBackOff } from './back-off.ts';
@@ -44,7 +44,7 @@ export function loginRoutes({
   audited: Audited;
   installation: Installation;
   openIdLabel: string | undefined;
-}): OpenRoute[] {
+}) {
   const checkPassword = createPasswordCheck({ ...checks, passwords });
   return [
     defineOpenRoute({
@@ -54,6 +54,7 @@ export function loginRoutes({
       input: nothing,
       handle: async () => ({
         body: {
+          /** There is no operator yet: only the set-up link helps. */
           setupNeeded: !(await store.operators.exist()),
           openId: openIdLabel === undefined ? null : { label: openIdLabel },
         },
@@ -101,7 +102,7 @@ function changePasswordRoute(
   audited: Audited,
   passwords: Passwords,
   checkPassword: ReturnType<typeof createPasswordCheck>,
-): OpenRoute {
+) {
   return defineOpenRoute({
     method: 'post',
     path: '/password',

@@ -4,14 +4,9 @@ import type { OpenLink } from '@carillon/store/invites';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { Audited } from '../http/audited.ts';
-import {
-  defineOpenRoute,
-  type OpenReply,
-  type OpenRequest,
-  type OpenRoute,
-} from '../http/open-route.ts';
+import { defineOpenRoute, type OpenReply, type OpenRequest } from '../http/open-route.ts';
 import { ConsoleError } from '../http/route.ts';
-import type { BeginSession } from './begin-session.ts';
+import type { BeginSession, SessionView } from './begin-session.ts';
 import { newPassword, requireUncommon } from './new-password.ts';
 import { operatorName } from './operator-name.ts';
 import type { Passwords } from './passwords.ts';
@@ -49,8 +44,8 @@ export function setUpRoutes({
   audited: Audited;
   passwords: Passwords;
   beginSession: BeginSession;
-}): OpenRoute[] {
-  async function redeem(request: OpenRequest<Redemption>): Promise<OpenReply> {
+}) {
+  async function redeem(request: OpenRequest<Redemption>): Promise<OpenReply<SessionView>> {
     const { input, address } = request;
     const digest = digestToken(input.token);
     // First, so that only the holder of a link makes the process hash.
@@ -87,7 +82,13 @@ export function setUpRoutes({
   ];
 }
 
-async function describeLink(store: SetUpStore, token: string) {
+/** Purpose of a one-time link. */
+type LinkView =
+  | { valid: false }
+  /** `name` is that of the operator whose password is set. */
+  | { valid: true; kind: OpenLink['kind']; role: OpenLink['role']; name?: string };
+
+async function describeLink(store: SetUpStore, token: string): Promise<LinkView> {
   const link = await findLink(store, digestToken(token));
   if (link === undefined) return { valid: false };
   const { kind, role, target } = link;

@@ -10,7 +10,7 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { defineRoute, notFound } from '../http/route.ts';
 import { deviceToken, interval } from '../inputs.ts';
 import { sendAgain } from './send-again.ts';
 
@@ -28,7 +28,7 @@ export function pushRoutes(
   store: Store & Reports,
   producers: Producers,
   { accept, accountOf, retentionMs }: { accept: Accept; accountOf: AccountOf; retentionMs: number },
-): ConsoleRoute[] {
+) {
   return [
     ...readRoutes(store, accountOf),
     ...sendRoutes(store, accept, accountOf),
@@ -48,7 +48,7 @@ export function pushRoutes(
   ];
 }
 
-function readRoutes(store: Store & Reports, accountOf: AccountOf): ConsoleRoute[] {
+function readRoutes(store: Store & Reports, accountOf: AccountOf) {
   return [
     defineRoute({
       method: 'get',
@@ -101,7 +101,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf): ConsoleRoute[
   ];
 }
 
-function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf): ConsoleRoute[] {
+function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf) {
   return [
     defineRoute({
       method: 'post',

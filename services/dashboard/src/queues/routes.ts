@@ -2,17 +2,18 @@ import { createFiguresReader } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
 import { readQueueStates } from '@carillon/queue/queue-states';
 import { z } from 'zod';
-import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { ConsoleError, defineRoute } from '../http/route.ts';
 
 /** Viewers of the same second share a read. */
 const MAX_AGE_MS = 1_000;
 
 /** Makes the route of the queues' numbers. Nothing is read without a request. @param redis the Redis of the queues */
-export function queueRoutes(redis: Redis): ConsoleRoute[] {
+export function queueRoutes(redis: Redis) {
   const figures = createFiguresReader(redis);
-  let latest: Promise<unknown> | undefined;
+  let latest: ReturnType<typeof read> | undefined;
   let latestAt = Number.NEGATIVE_INFINITY;
 
+  /** Reads the jobs of the queues, and the pending batches of the channels, which are absent until a scheduler has counted. */
   async function read() {
     const [queues, { readAt, channels }] = await Promise.all([
       readQueueStates(redis),
@@ -21,7 +22,7 @@ export function queueRoutes(redis: Redis): ConsoleRoute[] {
     return { readAt: Math.round(readAt), queues, channels };
   }
 
-  function readShared(): Promise<unknown> {
+  function readShared(): ReturnType<typeof read> {
     const now = performance.now();
     if (latest === undefined || now - latestAt > MAX_AGE_MS) {
       latest = read();

@@ -1,4 +1,5 @@
-import type { ErrorBody, SetupLink } from './types.ts';
+import type { ResponseOf, Routed } from './response-of.ts';
+import type { ConsoleApi, ErrorBody } from './types.ts';
 
 const UNREADABLE: ErrorBody = {
   code: 'UNREADABLE',
@@ -30,7 +31,10 @@ export function setCsrfToken(token: string | undefined): void {
 }
 
 /** Builds a path with its query string. */
-export function pathWith(path: string, query: Query = {}): string {
+export function pathWith<Path extends string>(
+  path: Path,
+  query: Query = {},
+): Path | `${Path}?${string}` {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== '') search.set(name, String(value));
@@ -45,8 +49,12 @@ export function pathWith(path: string, query: Query = {}): string {
  * @param path below /api
  * @throws RequestError
  */
-export function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  return send<T>('GET', pathWith(path, query), undefined, signal);
+export function get<const Path extends string>(
+  path: Path & Routed<'get', Path>,
+  query?: Query,
+  signal?: AbortSignal,
+): Promise<ResponseOf<'get', Path>> {
+  return send('GET', pathWith(path, query), undefined, signal);
 }
 
 /**
@@ -55,12 +63,15 @@ export function get<T>(path: string, query?: Query, signal?: AbortSignal): Promi
  * @param path below /api
  * @throws RequestError
  */
-export function change<T>(
-  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE',
-  path: string,
+export function change<
+  Method extends 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  const Path extends string,
+>(
+  method: Method,
+  path: Path & Routed<Method, Path>,
   body?: unknown,
-): Promise<T> {
-  return send<T>(method, path, body === undefined ? undefined : JSON.stringify(body));
+): Promise<ResponseOf<Method, Path>> {
+  return send(method, path, body === undefined ? undefined : JSON.stringify(body));
 }
 
 /**
@@ -69,8 +80,11 @@ export function change<T>(
  * @param path below /api
  * @throws RequestError
  */
-export function postText<T>(path: string, json: string): Promise<T> {
-  return send<T>('POST', path, json);
+export function postText<const Path extends string>(
+  path: Path & Routed<'post', Path>,
+  json: string,
+): Promise<ResponseOf<'post', Path>> {
+  return send('POST', path, json);
 }
 
 /**
@@ -78,8 +92,8 @@ export function postText<T>(path: string, json: string): Promise<T> {
  *
  * @throws RequestError
  */
-export function getSetupLink(token: string): Promise<SetupLink> {
-  return send<SetupLink>('GET', '/setup', undefined, undefined, { 'x-setup-token': token });
+export function getSetupLink(token: string): Promise<ConsoleApi['get /setup']> {
+  return send('GET', '/setup', undefined, undefined, { 'x-setup-token': token });
 }
 
 async function send<T>(

@@ -1,6 +1,6 @@
 import { type UseQueryResult, useQuery } from '@tanstack/react-query';
 import { get, type Query } from './request.ts';
-import type { Page } from './types.ts';
+import type { ResponseOf, Routed } from './response-of.ts';
 
 interface GetOptions {
   enabled?: boolean;
@@ -9,24 +9,27 @@ interface GetOptions {
 }
 
 /** Reads from the API. The query's key is `[path, query]`, so that a change can name the path. */
-export function useGet<T>(
-  path: string,
+export function useGet<const Path extends string>(
+  path: Path & Routed<'get', Path>,
   query: Query = {},
   { enabled = true, everyMs = false }: GetOptions = {},
-): UseQueryResult<T> {
-  return useQuery<T>({
+): UseQueryResult<ResponseOf<'get', Path>> {
+  return useQuery<ResponseOf<'get', Path>>({
     queryKey: [path, query],
-    queryFn: ({ signal }) => get<T>(path, query, signal),
+    queryFn: ({ signal }) => get<Path>(path, query, signal),
     enabled,
     refetchInterval: everyMs,
   });
 }
 
 /** Reads a page of a list. While a filter changes, the old items stay. */
-export function useList<T>(path: string, query: Query = {}): UseQueryResult<Page<T>> {
-  return useQuery<Page<T>>({
+export function useList<const Path extends string>(
+  path: Path & Routed<'get', Path>,
+  query: Query = {},
+): UseQueryResult<ResponseOf<'get', Path>> {
+  return useQuery<ResponseOf<'get', Path>>({
     queryKey: [path, query],
-    queryFn: ({ signal }) => get<Page<T>>(path, query, signal),
+    queryFn: ({ signal }) => get<Path>(path, query, signal),
     placeholderData: (before, beforeQuery) =>
       beforeQuery?.queryKey[0] === path ? before : undefined,
   });

@@ -21,7 +21,7 @@ type OpenDialog = { kind: 'create' } | { kind: 'limit'; account: Account };
 /** Lists accounts, creates them, limits and suspends them. */
 export function AccountsPage() {
   const { search } = useUrl<'cursor'>();
-  const query = useList<Account>('/accounts', { cursor: search.cursor });
+  const query = useList('/accounts', { cursor: search.cursor });
   const mayChange = useMayInstallation('admin');
   const [dialog, setDialog] = useState<OpenDialog>();
   const close = () => setDialog(undefined);

@@ -1,6 +1,5 @@
 import '@mantine/core/styles/Tabs.css';
 import { Tabs, Text } from '@mantine/core';
-import type { App, Webhooks } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
 import { countTurnedOff } from '../lib/webhook-words.ts';
@@ -15,7 +14,7 @@ import { WebhooksTab } from './app/webhooks-tab.tsx';
 /** Shows an app's keys, credentials, webhooks and settings. */
 export function AppPage() {
   const id = usePathId('app');
-  const app = useGet<App>(`/apps/${id}`);
+  const app = useGet(`/apps/${id}`);
   const { search, change } = useUrl<'tab'>();
   return (
     <Page title={app.data?.name ?? 'App'} description={<Id id={id} label="Copy the app’s id" />}>
@@ -54,7 +53,7 @@ export function AppPage() {
 
 /** Says in the name of the tab that failures have turned webhooks off, whichever tab is open. */
 function TurnedOff({ app }: { app: string }) {
-  const count = countTurnedOff(useGet<Webhooks>(`/apps/${app}/webhooks`).data?.items ?? []);
+  const count = countTurnedOff(useGet(`/apps/${app}/webhooks`).data?.items ?? []);
   if (count === 0) return null;
   return <Text span inherit c="var(--mantine-color-error)">{` (${count} turned off)`}</Text>;
 }

@@ -24,8 +24,8 @@ const MAX_ACCOUNTS = 100;
 export function AppsPage() {
   const { search, change: setUrl } = useUrl<'account' | 'cursor'>();
   const { account, cursor } = search;
-  const query = useList<App>('/apps', { account, cursor });
-  const accounts = useList<Account>('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
+  const query = useList('/apps', { account, cursor });
+  const accounts = useList('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
   const mayCreate = useMay('admin');
   const [isCreating, setCreating] = useState(false);
   return (
@@ -100,7 +100,7 @@ function CreateApp({ accounts, onClose }: { accounts: readonly Account[]; onClos
   const [account, setAccount] = useState(accounts[0]?.id ?? '');
   const navigate = useNavigate();
   const create = useChange({
-    run: () => change<{ id: string; key: string }>('POST', '/apps', { account, name }),
+    run: () => change('POST', '/apps', { account, name }),
     outdated: [['/apps']],
   });
   const { data } = create;

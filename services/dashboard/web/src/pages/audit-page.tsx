@@ -36,7 +36,7 @@ const COLUMNS: Column<AuditEntry>[] = [
 export function AuditPage() {
   const { search, change } = useUrl<'actor' | 'action' | 'range' | 'from' | 'to' | 'cursor'>();
   const { actor, action, cursor } = search;
-  const query = useList<AuditEntry>('/audit', {
+  const query = useList('/audit', {
     ...{ actor, action, cursor },
     ...readRange(search, Date.now()),
   });

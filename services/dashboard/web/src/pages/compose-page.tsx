@@ -4,7 +4,7 @@ import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { handleError } from '../api/query-client.ts';
 import { postText } from '../api/request.ts';
-import type { AcceptedPush, App } from '../api/types.ts';
+import type { AcceptedPush } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import { type ComposeForm, composeBody, EMPTY_FORM } from '../lib/compose-body.ts';
 import { sendCommand } from '../lib/curl.ts';
@@ -20,7 +20,7 @@ import { Panel } from '../parts/panel.tsx';
 /** Composes a push, sends it as the HTTP API would, and shows the same as a command. */
 export function ComposePage() {
   const app = usePathId('app');
-  const found = useGet<App>(`/apps/${app}`);
+  const found = useGet(`/apps/${app}`);
   return (
     <Page
       title="Compose a push"
@@ -39,7 +39,7 @@ function Composer({ app }: { app: string }) {
   const [wasTried, setTried] = useState(false);
   const composed = composeBody(form, Date.now());
   const send = useMutation({
-    mutationFn: (body: string) => postText<AcceptedPush>(`/apps/${app}/pushes`, body),
+    mutationFn: (body: string) => postText(`/apps/${app}/pushes`, body),
     onError: handleError,
   });
   const submit = (event: FormEvent): void => {

@@ -24,11 +24,13 @@ import { Panel } from '../parts/panel.tsx';
 import { Ago, Time } from '../parts/time.tsx';
 import { useMay } from '../shell/session.ts';
 
+type DevicePath = `/devices/${string}`;
+
 /** Shows a device: where it is, what it waits for, and what it got. */
 export function DevicePage() {
   const token = usePathId('token');
-  const path = `/devices/${encodeURIComponent(token)}`;
-  const device = useGet<DeviceDetails>(path);
+  const path = `/devices/${encodeURIComponent(token)}` as const;
+  const device = useGet(path);
   useRememberApp(device.data?.app);
   return (
     <Page
@@ -109,7 +111,7 @@ function Topics({ device: { app, subscriptions } }: { device: DeviceDetails }) {
   );
 }
 
-function DeviceActions({ device, path }: { device: DeviceDetails; path: string }) {
+function DeviceActions({ device, path }: { device: DeviceDetails; path: DevicePath }) {
   const navigate = useNavigate();
   const { token, app, presence } = device;
   const disconnect = useChange({
@@ -153,9 +155,9 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: string }
 }
 
 /** Searches only on request: nothing is kept per device, so the app's newest pushes are searched. */
-function LastPushes({ token, path }: { token: string; path: string }) {
+function LastPushes({ token, path }: { token: string; path: DevicePath }) {
   const [isAsked, setAsked] = useState(false);
-  const pushes = useGet<DevicePushes>(`${path}/pushes`, {}, { enabled: isAsked });
+  const pushes = useGet(`${path}/pushes`, {}, { enabled: isAsked });
   return (
     <Panel title="Last pushes" {...(pushes.data && { note: describeSearch(pushes.data) })}>
       {isAsked ? (

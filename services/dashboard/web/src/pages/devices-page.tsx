@@ -4,7 +4,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { handleError } from '../api/query-client.ts';
 import { get } from '../api/request.ts';
-import type { Device, Found } from '../api/types.ts';
+import type { Device } from '../api/types.ts';
 import { useList } from '../api/use-get.ts';
 import { describeDevice } from '../lib/device-note.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
@@ -36,7 +36,7 @@ const COLUMNS: Column<Device>[] = [
 export function DevicesPage() {
   const app = usePathId('app');
   const { search } = useUrl<'cursor'>();
-  const query = useList<Device>(`/apps/${app}/devices`, { cursor: search.cursor });
+  const query = useList(`/apps/${app}/devices`, { cursor: search.cursor });
   return (
     <Page title="Devices" description="In order of their tokens.">
       <FindDevice />
@@ -61,7 +61,7 @@ function FindDevice() {
   const navigate = useNavigate();
   const find = useMutation({
     mutationFn: async () => {
-      const { items } = await get<{ items: Found[] }>('/find', { q: text.trim() });
+      const { items } = await get('/find', { q: text.trim() });
       return items.find(({ kind }) => kind === 'device');
     },
     onSuccess: (found) => {

@@ -48,7 +48,7 @@ export function FailuresPage() {
   const [selected, setSelected] = useState<FailedPush[]>([]);
   const { channel, reason, cursor, redrive } = search;
   const filter = { channel, reason, ...readRange(search, Date.now()) };
-  const query = useList<FailedPush>(`/apps/${app}/failures`, { ...filter, cursor });
+  const query = useList(`/apps/${app}/failures`, { ...filter, cursor });
   const mayRedrive = useMay('operator');
   return (
     <Page

@@ -3,7 +3,6 @@ import { useMutation } from '@tanstack/react-query';
 import { useRouter } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { change, pathWith } from '../api/request.ts';
-import type { LoginMethods, Session } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import { safeNext } from '../lib/search-text.ts';
 import { useUrl } from '../lib/use-url.ts';
@@ -15,7 +14,7 @@ import { beginSession } from '../shell/session.ts';
 /** Logs an operator in and leads back to where it came from. */
 export function LoginPage() {
   const { search } = useUrl<'next' | 'error'>();
-  const methods = useGet<LoginMethods>('/login');
+  const methods = useGet('/login');
   const next = safeNext(search.next);
   return (
     <Gate title="Log in to Carillon">
@@ -62,7 +61,7 @@ function PasswordForm({ next }: { next: string }) {
   const [password, setPassword] = useState('');
   const router = useRouter();
   const login = useMutation({
-    mutationFn: () => change<Session>('POST', '/login', { name, password }),
+    mutationFn: () => change('POST', '/login', { name, password }),
     onSuccess: (session) => {
       beginSession(session);
       router.history.push(next);

@@ -3,7 +3,7 @@ import '@mantine/core/styles/Menu.css';
 import { Badge, Button, Group, Menu } from '@mantine/core';
 import { lazy, type ReactNode, Suspense, useState } from 'react';
 import { change } from '../api/request.ts';
-import type { Account, Operator } from '../api/types.ts';
+import type { Operator } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
 import { useList } from '../api/use-get.ts';
 import { useUrl } from '../lib/use-url.ts';
@@ -27,8 +27,8 @@ const MAX_ACCOUNTS = 100;
 /** Lists operators, invites them, and changes what they may do. */
 export function OperatorsPage() {
   const { search } = useUrl<'cursor'>();
-  const query = useList<Operator>(PATH, { cursor: search.cursor });
-  const accounts = useList<Account>('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
+  const query = useList(PATH, { cursor: search.cursor });
+  const accounts = useList('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
   const [target, setTarget] = useState<AccessTarget>();
   const [link, setLink] = useState<string>();
   const nameAccount = (id: string) => accounts.find((one) => one.id === id)?.name ?? id;
@@ -140,7 +140,7 @@ function OperatorMenu({ operator, onLink, onAccess }: OperatorMenuProps) {
       : 'The operator is disabled, its sessions and links have ended.',
   });
   const makeLink = useChange({
-    run: () => change<{ link: string }>('POST', `${PATH}/${id}/password-link`),
+    run: () => change('POST', `${PATH}/${id}/password-link`),
     outdated: [[LINKS_PATH]],
     onDone: ({ link }) => onLink(link),
   });

@@ -26,7 +26,7 @@ const PATH = '/overview';
 export function OverviewPage() {
   const { search, change } = useUrl<'range'>();
   const range = isOverviewRange(search.range) ? search.range : DEFAULT_RANGE;
-  const overview = useGet<Overview>(PATH);
+  const overview = useGet(PATH);
   const client = useQueryClient();
   const status = useLive({ overview: true }, (message) => {
     if (message.kind !== 'overview') return;

@@ -28,8 +28,8 @@ import { Timeline } from './push/timeline.tsx';
 /** Shows a push: did it arrive, and if not, why. */
 export function PushPage() {
   const id = usePathId('push');
-  const path = `/pushes/${id}`;
-  const details = useGet<PushDetails>(path);
+  const path = `/pushes/${id}` as const;
+  const details = useGet(path);
   const client = useQueryClient();
   const status = useLive({ pushes: [id] }, (message) => {
     if (message.kind !== 'push' || !message.data.includes(id)) return;

@@ -65,8 +65,8 @@ export function PushesPage() {
   const { search, change } = useUrl<'state' | 'range' | 'from' | 'to' | 'cursor'>();
   const { state, cursor } = search;
   const range: RangeSearch = search;
-  const path = `/apps/${app}/pushes`;
-  const query = useList<PushHead>(path, {
+  const path = `/apps/${app}/pushes` as const;
+  const query = useList(path, {
     ...readRange(range, Date.now()),
     state,
     cursor,

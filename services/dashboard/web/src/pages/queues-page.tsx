@@ -1,5 +1,4 @@
 import { Button, Stack, Table, Text } from '@mantine/core';
-import type { QueueFigures } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import { useCurrentApp } from '../lib/current-app.ts';
 import { channelLabel } from '../lib/outcomes.ts';
@@ -13,7 +12,7 @@ const READ_EVERY_MS = 5_000;
 
 /** Shows the jobs of each queue and the pending batches of each channel, and opens Bull Board. */
 export function QueuesPage() {
-  const query = useGet<QueueFigures>('/queues', {}, { everyMs: READ_EVERY_MS });
+  const query = useGet('/queues', {}, { everyMs: READ_EVERY_MS });
   return (
     <Page
       title="Queues"

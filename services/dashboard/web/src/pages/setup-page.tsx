@@ -3,7 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useState } from 'react';
 import { change, getSetupLink } from '../api/request.ts';
-import type { Session, SetupLink } from '../api/types.ts';
+import type { SetupLink } from '../api/types.ts';
 import { ROLE_TEXTS } from '../lib/roles.ts';
 import { Failure } from '../parts/failure.tsx';
 import { Gate } from '../parts/gate.tsx';
@@ -29,7 +29,7 @@ export function SetupPage() {
     gcTime: 0,
   });
   return (
-    <Gate title={TITLES[link.data?.kind ?? 'setup']}>
+    <Gate title={TITLES[link.data?.valid ? link.data.kind : 'setup']}>
       <Loaded query={link} height={260}>
         {(found) => (found.valid ? <Redemption token={token} link={found} /> : <DeadLink />)}
       </Loaded>
@@ -54,8 +54,7 @@ function Redemption({ token, link }: { token: string; link: SetupLink }) {
   const navigate = useNavigate();
   const isReset = link.kind === 'reset';
   const redeem = useMutation({
-    mutationFn: () =>
-      change<Session>('POST', '/setup', { token, password, ...(!isReset && { name }) }),
+    mutationFn: () => change('POST', '/setup', { token, password, ...(!isReset && { name }) }),
     onSuccess: (session) => {
       beginSession(session);
       void navigate({ to: '/' });

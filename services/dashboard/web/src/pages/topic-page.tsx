@@ -19,8 +19,8 @@ export function TopicPage() {
   const topic = usePathId('topic');
   const { search } = useUrl<'cursor'>();
   const maySend = useMay('operator');
-  const path = `/apps/${app}/topics/${encodeURIComponent(topic)}/subscribers`;
-  const query = useList<Subscriber>(path, { cursor: search.cursor });
+  const path = `/apps/${app}/topics/${encodeURIComponent(topic)}/subscribers` as const;
+  const query = useList(path, { cursor: search.cursor });
   return (
     <Page
       title={`Topic ${topic}`}

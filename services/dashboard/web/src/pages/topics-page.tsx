@@ -11,7 +11,7 @@ import { Page } from '../parts/page.tsx';
 export function TopicsPage() {
   const app = usePathId('app');
   const { search } = useUrl<'cursor'>();
-  const query = useList<Topic>(`/apps/${app}/topics`, { cursor: search.cursor });
+  const query = useList(`/apps/${app}/topics`, { cursor: search.cursor });
   const columns: Column<Topic>[] = [
     {
       accessor: 'name',

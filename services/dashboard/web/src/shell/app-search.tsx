@@ -1,7 +1,7 @@
 import { Select } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useState } from 'react';
-import type { App, Found } from '../api/types.ts';
+import type { App } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 
 const DELAY_MS = 200;
@@ -23,11 +23,7 @@ export function AppSearch({ apps, current, onOpen }: AppSearchProps) {
   const wanted = text === name ? '' : text.trim();
   const [typed] = useDebouncedValue(wanted, DELAY_MS);
   const isSearch = wanted.length >= MIN_CHARACTERS;
-  const found = useGet<{ items: Found[] }>(
-    '/find',
-    { q: typed },
-    { enabled: isSearch && typed === wanted },
-  );
+  const found = useGet('/find', { q: typed }, { enabled: isSearch && typed === wanted });
   const isPending = typed !== wanted || found.isFetching;
   // An answer to what was typed before would be chosen by mistake.
   const items = isPending ? [] : (found.data?.items ?? []);

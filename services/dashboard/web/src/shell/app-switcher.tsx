@@ -46,10 +46,10 @@ export function AppSwitcher() {
 
 /** Lists the first apps, and the current one if it is none of them. */
 function useApps(current: string | undefined): { apps: App[]; hasMore: boolean } {
-  const page = useList<App>('/apps', { limit: LISTED }).data;
+  const page = useList('/apps', { limit: LISTED }).data;
   const list = page?.items;
   const isMissing = list !== undefined && !list.some(({ id }) => id === current);
-  const other = useGet<App>(
+  const other = useGet(
     `/apps/${current ?? ''}`,
     {},
     { enabled: current !== undefined && isMissing },

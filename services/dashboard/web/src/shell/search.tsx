@@ -23,7 +23,7 @@ export function Search({ requests }: { requests: number }) {
   }, [requests]);
   const [text, setText] = useState('');
   const [typed] = useDebouncedValue(text.trim(), DELAY_MS);
-  const found = useGet<{ items: Found[] }>('/find', { q: typed }, { enabled: typed !== '' });
+  const found = useGet('/find', { q: typed }, { enabled: typed !== '' });
   const items = typed === '' ? [] : (found.data?.items ?? []);
   const open = useOpenFound();
   return (

@@ -15,7 +15,7 @@ export function useSessionQuery(): UseQueryResult<Session | null> {
     staleTime: 60_000,
     queryFn: async () => {
       try {
-        const session = await get<Session>('/session');
+        const session = await get('/session');
         setCsrfToken(session.csrf);
         return session;
       } catch (error) {

@@ -32,7 +32,7 @@ const ENVIRONMENTS = [
 export function CredentialForm({ app, onClose }: { app: string; onClose: () => void }) {
   const [kind, setKind] = useState<CredentialKind>('apns-key');
   const [fields, setFields] = useState(EMPTY_CREDENTIAL);
-  const path = `/apps/${app}/credentials`;
+  const path = `/apps/${app}/credentials` as const;
   const save = useChange({
     run: () =>
       change('PUT', `${path}/${CREDENTIAL_KINDS[kind].channel}`, credentialBody(kind, fields)),

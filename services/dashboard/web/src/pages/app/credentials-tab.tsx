@@ -17,8 +17,8 @@ import { TestPush } from './test-push.tsx';
 
 /** Lists an app's credentials at providers, sets and removes them. Their secrets are never shown. */
 export function CredentialsTab({ app }: { app: string }) {
-  const path = `/apps/${app}/credentials`;
-  const query = useGet<{ items: Credential[] }>(path);
+  const path = `/apps/${app}/credentials` as const;
+  const query = useGet(path);
   const mayChange = useMay('admin');
   const maySend = useMay('operator');
   const [isAdding, setAdding] = useState(false);
@@ -64,7 +64,7 @@ function CredentialPanel({
 }) {
   const { app, channel, environment, changedAt, refused } = credential;
   const [isTesting, setTesting] = useState(false);
-  const path = `/apps/${app}/credentials`;
+  const path = `/apps/${app}/credentials` as const;
   const remove = useChange({
     run: () => change('DELETE', pathWith(`${path}/${channel}`, { environment })),
     outdated: [[path]],

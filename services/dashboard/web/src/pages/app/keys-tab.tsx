@@ -13,12 +13,12 @@ import { useMay } from '../../shell/session.ts';
 
 /** Lists an app's API keys, creates and revokes them. */
 export function KeysTab({ app }: { app: string }) {
-  const path = `/apps/${app}/keys`;
-  const query = useList<ApiKey>(path);
+  const path = `/apps/${app}/keys` as const;
+  const query = useList(path);
   const mayChange = useMay('admin');
   const [secret, setSecret] = useState<string>();
   const create = useChange({
-    run: () => change<{ id: string; key: string }>('POST', path),
+    run: () => change('POST', path),
     outdated: [[path]],
     onDone: ({ key }) => setSecret(key),
   });

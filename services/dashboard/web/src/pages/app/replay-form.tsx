@@ -23,7 +23,7 @@ export function ReplayForm({ app, webhook, name, onClose }: ReplayFormProps) {
   const [marked, setMarked] = useState(0);
   const isOpen = useIsMounted();
   const client = useQueryClient();
-  const list = `/apps/${app}/webhooks`;
+  const list = `/apps/${app}/webhooks` as const;
   const replay = useMutation({
     mutationFn: async () => {
       const now = Date.now();
@@ -31,8 +31,8 @@ export function ReplayForm({ app, webhook, name, onClose }: ReplayFormProps) {
       let pushes = 0;
       let after: string | undefined;
       do {
-        const path = `${list}/${webhook.id}/replay`;
-        const part = await change<{ pushes: number; last?: string }>('POST', path, {
+        const path = `${list}/${webhook.id}/replay` as const;
+        const part = await change('POST', path, {
           ...{ from, to, after },
         });
         pushes += part.pushes;

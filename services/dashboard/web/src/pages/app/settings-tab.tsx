@@ -69,7 +69,7 @@ export function SettingsTab({ app }: { app: App }) {
   const [form, setForm] = useState(() => toForm(app));
   const mayChange = useMay('admin');
   const save = useChange({
-    run: () => change<App>('PUT', `/apps/${app.id}`, toBody(form, toForm(app))),
+    run: () => change('PUT', `/apps/${app.id}`, toBody(form, toForm(app))),
     outdated: [[`/apps/${app.id}`], ['/apps']],
     done: 'The settings are stored.',
   });

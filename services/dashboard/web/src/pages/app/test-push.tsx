@@ -3,7 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { handleError } from '../../api/query-client.ts';
 import { change, get } from '../../api/request.ts';
-import type { ProviderChannel, Recipient } from '../../api/types.ts';
+import type { Credential, SentTestPush } from '../../api/types.ts';
 import { channelLabel } from '../../lib/outcomes.ts';
 import { Dialog } from '../../parts/dialog.tsx';
 import { Failure } from '../../parts/failure.tsx';
@@ -15,22 +15,15 @@ const READ_EVERY_MS = 1_000;
 
 interface TestPushProps {
   app: string;
-  channel: ProviderChannel;
+  channel: Credential['channel'];
   onClose: () => void;
-}
-
-/** A test push that was accepted, and its only device. */
-interface SentTestPush {
-  id: string;
-  token: string;
 }
 
 /** Sends a push to one device over a channel, and follows it to its outcome. */
 export function TestPush({ app, channel, onClose }: TestPushProps) {
   const [device, setDevice] = useState('');
   const send = useMutation({
-    mutationFn: () =>
-      change<SentTestPush>('POST', `/apps/${app}/credentials/${channel}/test`, { device }),
+    mutationFn: () => change('POST', `/apps/${app}/credentials/${channel}/test`, { device }),
     onError: handleError,
   });
   const submit = (event: FormEvent): void => {
@@ -69,10 +62,10 @@ export function TestPush({ app, channel, onClose }: TestPushProps) {
 }
 
 function Outcome({ sent: { id, token } }: { sent: SentTestPush }) {
-  const path = `/pushes/${id}/recipients/${encodeURIComponent(token)}`;
-  const recipient = useQuery<Recipient>({
+  const path = `/pushes/${id}/recipients/${encodeURIComponent(token)}` as const;
+  const recipient = useQuery({
     queryKey: [path, {}],
-    queryFn: ({ signal }) => get<Recipient>(path, {}, signal),
+    queryFn: ({ signal }) => get(path, {}, signal),
     refetchInterval: ({ state }) =>
       state.data === undefined || state.data.outcome === 'pending' ? READ_EVERY_MS : false,
   });

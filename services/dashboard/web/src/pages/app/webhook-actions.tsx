@@ -87,11 +87,11 @@ function Edit({ app, webhook, name, eventNames }: WebhookActionsProps) {
 }
 
 function Changes({ app, webhook: { id, state }, name, onSecret }: WebhookActionsProps) {
-  const list = `/apps/${app}/webhooks`;
-  const path = `${list}/${id}`;
+  const list = `/apps/${app}/webhooks` as const;
+  const path = `${list}/${id}` as const;
   const outdated = [[list]];
   const rotate = useChange({
-    run: () => change<{ secret: string }>('POST', `${path}/rotate`),
+    run: () => change('POST', `${path}/rotate`),
     outdated,
     onDone: ({ secret }) => onSecret(secret),
   });

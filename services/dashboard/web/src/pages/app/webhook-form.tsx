@@ -24,18 +24,16 @@ export function WebhookForm(props: WebhookFormProps) {
     webhook === undefined || webhook.events.length === eventNames.length,
   );
   const [chosen, setChosen] = useState(webhook?.events ?? []);
-  const list = `/apps/${app}/webhooks`;
+  const list = `/apps/${app}/webhooks` as const;
   const events = isAll ? eventNames : chosen;
   const save = useChange({
-    run: () =>
-      webhook === undefined
-        ? change<{ secret?: string }>('POST', list, { url, events })
-        : change<{ secret?: string }>('PATCH', `${list}/${webhook.id}`, {
-            ...(url !== '' && { url }),
-            events,
-          }),
+    run: async () => {
+      if (webhook === undefined) return (await change('POST', list, { url, events })).secret;
+      await change('PATCH', `${list}/${webhook.id}`, { ...(url !== '' && { url }), events });
+      return undefined;
+    },
     outdated: [[list]],
-    onDone: ({ secret }) => {
+    onDone: (secret) => {
       onClose();
       if (secret !== undefined) onSecret?.(secret);
     },

@@ -1,7 +1,7 @@
 import { Text } from '@mantine/core';
 import { useEffect, useState } from 'react';
 import { change } from '../../api/request.ts';
-import type { Webhook, Webhooks } from '../../api/types.ts';
+import type { Webhook } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { useGet } from '../../api/use-get.ts';
 import { describeResponse } from '../../lib/webhook-words.ts';
@@ -20,7 +20,7 @@ interface Requested {
 
 /** Sends test events to a webhook, and reads its responses more often until there is a new one. */
 export function useTestEvent(app: string, webhook: Webhook) {
-  const path = `/apps/${app}/webhooks`;
+  const path = `/apps/${app}/webhooks` as const;
   const { last } = webhook;
   const [requested, setRequested] = useState<Requested>();
   const isWaiting = requested !== undefined && requested.response === undefined;
@@ -28,7 +28,7 @@ export function useTestEvent(app: string, webhook: Webhook) {
     setRequested({ ...requested, response: describeResponse(last) });
   }
   const isReading = isWaiting && requested.isLate !== true;
-  useGet<Webhooks>(path, {}, { everyMs: isReading ? READ_EVERY_MS : false });
+  useGet(path, {}, { everyMs: isReading ? READ_EVERY_MS : false });
   useEffect(() => {
     if (!isReading) return undefined;
     const timer = setTimeout(

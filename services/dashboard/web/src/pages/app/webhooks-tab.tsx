@@ -1,6 +1,6 @@
 import { Button, Group, Stack, Text } from '@mantine/core';
 import { lazy, Suspense, useState } from 'react';
-import type { Webhook, Webhooks } from '../../api/types.ts';
+import type { Webhook } from '../../api/types.ts';
 import { useGet } from '../../api/use-get.ts';
 import { CodeBlock } from '../../parts/code-block.tsx';
 import { Empty } from '../../parts/empty.tsx';
@@ -26,7 +26,7 @@ response.writeHead(204).end();`;
 
 /** Lists an app's webhooks, adds and changes them. A secret is shown once, and of an address only the host. */
 export function WebhooksTab({ app }: { app: string }) {
-  const query = useGet<Webhooks>(`/apps/${app}/webhooks`, {}, { everyMs: READ_EVERY_MS });
+  const query = useGet(`/apps/${app}/webhooks`, {}, { everyMs: READ_EVERY_MS });
   const mayChange = useMay('admin');
   const [isAdding, setAdding] = useState(false);
   const [secret, setSecret] = useState<string>();

@@ -15,7 +15,7 @@ interface RedriveActionsProps {
 export function RedriveActions({ app, filter, selected, onStart }: RedriveActionsProps) {
   const start = useChange({
     run: (pushes: string[] | undefined) =>
-      change<{ id: string }>('POST', `/apps/${app}/redrives`, { filter, pushes }),
+      change('POST', `/apps/${app}/redrives`, { filter, pushes }),
     onDone: ({ id }) => onStart(id),
   });
   const pushes = [...new Set(selected.map(({ push }) => push))];

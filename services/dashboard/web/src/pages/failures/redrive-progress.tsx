@@ -27,10 +27,10 @@ interface RedriveProgressProps {
 
 /** Shows the progress of a re-drive, which continues without this page. */
 export function RedriveProgress({ app, id, onClose }: RedriveProgressProps) {
-  const path = `/redrives/${id}`;
-  const first = useGet<Redrive>(path);
+  const path = `/redrives/${id}` as const;
+  const first = useGet(path);
   const isRunning = first.data?.state === 'running';
-  const redrive = useGet<Redrive>(path, {}, { everyMs: isRunning ? REFRESH_MS : false });
+  const redrive = useGet(path, {}, { everyMs: isRunning ? REFRESH_MS : false });
   const client = useQueryClient();
   const state = redrive.data?.state;
   useEffect(() => {

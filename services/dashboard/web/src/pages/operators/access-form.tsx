@@ -40,7 +40,7 @@ export function AccessForm({ target, accounts, onClose, onLink }: AccessFormProp
         await change('PUT', `/operators/${target.operator.id}`, access);
         return undefined;
       }
-      return (await change<{ link: string }>('POST', '/operators/invite', access)).link;
+      return (await change('POST', '/operators/invite', access)).link;
     },
     outdated: [['/operators'], [LINKS_PATH]],
     onDone: (link) => {

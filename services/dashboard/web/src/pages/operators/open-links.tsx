@@ -15,7 +15,7 @@ const MAX_LINKS = 100;
 
 /** Lists the invites and password links that nobody has used yet, and revokes them. */
 export function OpenLinks({ nameAccount }: { nameAccount: (id: string) => string }) {
-  const query = useList<OpenLink>(LINKS_PATH, { limit: MAX_LINKS });
+  const query = useList(LINKS_PATH, { limit: MAX_LINKS });
   const revoke = useChange({
     run: (id: string) => change('DELETE', `${LINKS_PATH}/${id}`),
     outdated: [[LINKS_PATH]],

@@ -1,6 +1,6 @@
 import { useNavigate } from '@tanstack/react-router';
 import { change } from '../../api/request.ts';
-import type { AcceptedPush, PushHead } from '../../api/types.ts';
+import type { PushHead } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { formatCount } from '../../lib/times.ts';
 import { ConfirmButton } from '../../parts/confirm-button.tsx';
@@ -9,9 +9,9 @@ import { useMay } from '../../shell/session.ts';
 /** Shows what an operator can do with a push. */
 export function PushActions({ push }: { push: PushHead }) {
   const navigate = useNavigate();
-  const path = `/pushes/${push.id}`;
+  const path = `/pushes/${push.id}` as const;
   const sendAgain = useChange({
-    run: () => change<AcceptedPush>('POST', `${path}/send-again`),
+    run: () => change('POST', `${path}/send-again`),
     done: 'The push is sent once more. This is the new one.',
     onDone: ({ id }) => void navigate({ to: '/pushes/$push', params: { push: id } }),
   });

@@ -1,6 +1,5 @@
 import { Button, Stack } from '@mantine/core';
 import { useState } from 'react';
-import type { PushPayload } from '../../api/types.ts';
 import { useGet } from '../../api/use-get.ts';
 import { CodeBlock } from '../../parts/code-block.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
@@ -9,7 +8,7 @@ import { Panel } from '../../parts/panel.tsx';
 /** Shows the payload on demand: each reading is in the audit log. */
 export function PayloadPanel({ push }: { push: string }) {
   const [isShown, setShown] = useState(false);
-  const payload = useGet<PushPayload>(`/pushes/${push}/payload`, {}, { enabled: isShown });
+  const payload = useGet(`/pushes/${push}/payload`, {}, { enabled: isShown });
   return (
     <Panel title="Payload" note="Who reads it is in the audit log.">
       {isShown ? (

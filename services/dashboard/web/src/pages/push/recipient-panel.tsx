@@ -1,7 +1,6 @@
 import { Button, Group, Stack, Text, TextInput } from '@mantine/core';
 import { type FormEvent, useState } from 'react';
 import { RequestError } from '../../api/request.ts';
-import type { Recipient } from '../../api/types.ts';
 import { useGet } from '../../api/use-get.ts';
 import { useUrl } from '../../lib/use-url.ts';
 import { Loaded } from '../../parts/loaded.tsx';
@@ -41,7 +40,7 @@ export function RecipientPanel({ push }: { push: string }) {
 }
 
 function Answer({ push, token }: { push: string; token: string }) {
-  const recipient = useGet<Recipient>(`/pushes/${push}/recipients/${encodeURIComponent(token)}`);
+  const recipient = useGet(`/pushes/${push}/recipients/${encodeURIComponent(token)}`);
   const { error } = recipient;
   if (error instanceof RequestError && error.status === 404) {
     return (
