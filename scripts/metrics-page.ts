@@ -30,7 +30,7 @@ collapse key has replaced there is counted as \`superseded\` when it ends for al
 device's batch: \`mqtt\` also when FCM delivered it as a fallback.
 `;
 
-/** Renders docs/metrics.md. */
+/** Renders docs/run/metrics.md. */
 export function renderMetricsPage(): string {
   const rows = Object.entries<Metric>(METRICS).map(
     ([name, { type, labels, services, help }]) =>

@@ -137,7 +137,7 @@ export function listVariables(): string[] {
   return [...Object.values(SERVICES), cli].flatMap(({ shape }) => Object.keys(shape));
 }
 
-/** Renders docs/settings.md from the schemas that the services read their environment with. */
+/** Renders docs/run/settings.md from the schemas that the services read their environment with. */
 export function renderSettingsPage(): string {
   const settings = Object.entries(SERVICES).flatMap(([name, schema]) => listSettings(name, schema));
   const meanings = readMeanings(globSync(SOURCES, { cwd: ROOT }).sort());

@@ -7,7 +7,7 @@ import { freePort } from '../../../../packages/presence/test/start-server.ts';
 import { until } from '../../../../test/support/until.ts';
 
 const SECRET = newWebhookSecret();
-const PAGE = new URL('../../../../docs/webhooks.md', import.meta.url);
+const PAGE = new URL('../../../../docs/use/webhooks.md', import.meta.url);
 /** Has the library that the page installs. */
 const FOLDER = new URL('../..', import.meta.url);
 const BODY = JSON.stringify({
