@@ -1,10 +1,11 @@
 import { METRICS, type Metric } from '../packages/runtime/src/metric-list.ts';
 
-const INTRODUCTION = `# Metrics
+const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from packages/runtime/src/metric-list.ts; change that. -->
+
+# Metrics
 
 Every service exposes these metrics in the text format of Prometheus at \`/metrics\` of its operators' port, beside the
-\`process_\` and \`nodejs_\` metrics of the process. This page is made from \`packages/runtime/src/metric-list.ts\` by
-\`node scripts/write-metrics-page.ts\`.
+\`process_\` and \`nodejs_\` metrics of the process.
 
 - Label values come from small fixed sets: never a token, key, id, topic or address.
 - Counters start at 0 with each process. Take rates, and add up the processes: \`sum by (channel, outcome)
