@@ -15,20 +15,16 @@ Every service exposes these metrics in the text format of Prometheus at \`/metri
 
 const NOTES = `## How recipients are counted
 
-\`carillon_recipients_total\` counts each recipient once, in the process whose write ended it: the delivery worker that
-settles a batch or ends an expired or deleted push, the gateway that records the receipt of a push from the inbox, or the
-API process or scheduler that clears a deleted device. The sum over all processes equals the outcomes that \`carillon push
-outcomes\` shows, once the pushes are finished. It differs
+\`carillon_recipients_total\` counts each recipient once, in the process whose write ended it. The sum over all processes equals the
+outcomes that \`carillon push outcomes\` shows, once the pushes are finished. It differs
 
 - after a process was killed or lost MongoDB between a write and its count: those recipients are missing;
 - after a batch was worked twice, for recipients that acknowledged from the inbox in between: they count twice;
 - for an iOS device that acknowledges over MQTT after its batch was settled as \`sent\`: it stays counted as \`sent\`;
-- for a recipient that two processes end concurrently: a receipt while its push expires, a device that is deleted
-  while the push is delivered to it, a receipt for a push that a newer one of its collapse key has just replaced.
+- for a recipient that two processes end concurrently, for instance a receipt while its push expires.
 
-A push that waits in an inbox is counted when it is acknowledged, expires or is deleted. One that a newer push of its
-collapse key has replaced there is counted as \`superseded\` when it ends for all its recipients. The channel is that of the
-device's batch: \`mqtt\` also when FCM delivered it as a fallback.
+A push that waits in an inbox is counted when it is acknowledged, expires or is deleted, or, as \`superseded\`, when a push that a
+newer one has replaced ends. The channel is that of the device's batch: \`mqtt\` also when FCM delivered it as a fallback.
 `;
 
 /** Renders docs/run/metrics.md. */
