@@ -26,10 +26,9 @@ Each run starts stacks of its own, prints all its figures, and writes those of t
 where the variable \`GORUSH\` names a gorush whose APNs client sends to the server in \`APNS_HOST\`.
 
 - A value is the median of several rounds, with the lowest and the highest. A ratio is the median of the ratios of the rounds.
-- Commands of a push are those that Redis and MongoDB executed, including those inside scripts, without those of the idle stack in
-  the same time. For a push alone the count is exact; under load it depends on how many pushes share a round trip.
+- Commands of a push are those that Redis and MongoDB executed, without those of the idle stack in the same time. Under load they
+  depend on how many pushes share a round trip.
 - Differences below a tenth between two runs are noise. Compare two versions in turns, on a machine that does nothing else.
-- \`npm run profile\` shows the functions that a service spends its time in.
 
 `;
 
