@@ -11,9 +11,8 @@ const INTRODUCTION = `<!-- Written by \`npm run bench\` from bench/results.json.
 
 # Performance
 
-What Carillon costs: as ratios to a *floor*, a minimal program that does only the unavoidable part of the same work (a journaled
-insert, a server that writes to a socket), and as counts. Floor and Carillon are measured alternately in one run, so a slow machine
-or other load on it affects both.
+What Carillon costs: as ratios to a *floor*, a minimal program that does only the unavoidable part of the same work, and as counts.
+Floor and Carillon are measured alternately in one run, so a slow machine affects both.
 
 \`\`\`sh
 npm start                                # once, to install everything; then Ctrl-C
@@ -22,14 +21,13 @@ npm run bench -- --only fan-out          # one part; may be given several times
 npm run bench -- --only offline --full   # a larger run; --quick: a smaller one, which leaves this page as it is
 \`\`\`
 
-Each run starts stacks of its own, prints all its figures, and writes those of the parts that it ran to this page. \`gorush\` is measured
-where the variable \`GORUSH\` names a gorush whose APNs client sends to the server in \`APNS_HOST\`.
+Each run prints all its figures, and writes those of the parts that it ran to this page. \`gorush\` is measured where the variable
+\`GORUSH\` names a gorush whose APNs client sends to the server in \`APNS_HOST\`.
 
 - A value is the median of several rounds, with the lowest and the highest. A ratio is the median of the ratios of the rounds.
-- Commands of a push are those that Redis and MongoDB executed, including those inside scripts, without those of the idle stack in
-  the same time. For a push alone the count is exact; under load it depends on how many pushes share a round trip.
+- Commands of a push are those that Redis and MongoDB executed, without those of the idle stack in the same time. Under load they
+  depend on how many pushes share a round trip.
 - Differences below a tenth between two runs are noise. Compare two versions in turns, on a machine that does nothing else.
-- \`npm run profile\` shows the functions that a service spends its time in.
 
 `;
 

@@ -1,10 +1,11 @@
 import { METRICS, type Metric } from '../packages/runtime/src/metric-list.ts';
 
-const INTRODUCTION = `# Metrics
+const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from packages/runtime/src/metric-list.ts; change that. -->
+
+# Metrics
 
 Every service exposes these metrics in the text format of Prometheus at \`/metrics\` of its operators' port, beside the
-\`process_\` and \`nodejs_\` metrics of the process. This page is made from \`packages/runtime/src/metric-list.ts\` by
-\`node scripts/write-metrics-page.ts\`.
+\`process_\` and \`nodejs_\` metrics of the process.
 
 - Label values come from small fixed sets: never a token, key, id, topic or address.
 - Counters start at 0 with each process. Take rates, and add up the processes: \`sum by (channel, outcome)
@@ -14,23 +15,19 @@ Every service exposes these metrics in the text format of Prometheus at \`/metri
 
 const NOTES = `## How recipients are counted
 
-\`carillon_recipients_total\` counts each recipient once, in the process whose write ended it: the delivery worker that
-settles a batch or ends an expired or deleted push, the gateway that records the receipt of a push from the inbox, or the
-API process or scheduler that clears a deleted device. The sum over all processes equals the outcomes that \`carillon push
-outcomes\` shows, once the pushes are finished. It differs
+\`carillon_recipients_total\` counts each recipient once, in the process whose write ended it. The sum over all processes equals the
+outcomes that \`carillon push outcomes\` shows, once the pushes are finished. It differs
 
 - after a process was killed or lost MongoDB between a write and its count: those recipients are missing;
 - after a batch was worked twice, for recipients that acknowledged from the inbox in between: they count twice;
 - for an iOS device that acknowledges over MQTT after its batch was settled as \`sent\`: it stays counted as \`sent\`;
-- for a recipient that two processes end concurrently: a receipt while its push expires, a device that is deleted
-  while the push is delivered to it, a receipt for a push that a newer one of its collapse key has just replaced.
+- for a recipient that two processes end concurrently, for instance a receipt while its push expires.
 
-A push that waits in an inbox is counted when it is acknowledged, expires or is deleted. One that a newer push of its
-collapse key has replaced there is counted as \`superseded\` when it ends for all its recipients. The channel is that of the
-device's batch: \`mqtt\` also when FCM delivered it as a fallback.
+A push that waits in an inbox is counted when it is acknowledged, expires or is deleted, or, as \`superseded\`, when a push that a
+newer one has replaced ends. The channel is that of the device's batch: \`mqtt\` also when FCM delivered it as a fallback.
 `;
 
-/** Renders docs/metrics.md. */
+/** Renders docs/run/metrics.md. */
 export function renderMetricsPage(): string {
   const rows = Object.entries<Metric>(METRICS).map(
     ([name, { type, labels, services, help }]) =>

@@ -6,7 +6,7 @@
 // `--platform=linux/amd64` builds for one architecture in place of both. `--dirty` builds from changes that are in no
 // commit, and marks the revision. Without a registry, `--base=IMAGE` names a local image of Debian for the machine that
 // builds, `--base-arm64=IMAGE` and `--base-amd64=IMAGE` one for another architecture, and `--storage=FOLDER` buildah's
-// storage. docs/release.md describes how a release is published.
+// storage. docs/change/release.md describes how a release is published.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

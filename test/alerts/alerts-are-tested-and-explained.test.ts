@@ -6,10 +6,10 @@ import { ROOT } from '../support/first-run/test-home.ts';
 const MONITORING = 'k8s/components/monitoring';
 const RULES = find(`${MONITORING}/rules/*.yaml`);
 const UNIT_TESTS = find('test/alerts/rules/*.yaml');
-const RUNBOOKS = find('docs/runbooks/*.md');
+const RUNBOOKS = find('docs/run/runbooks/*.md');
 const DASHBOARDS = find(`${MONITORING}/dashboards/*.json`);
 const AUTOSCALERS = find('k8s/components/keda/*.yaml');
-const PAGES = ['docs/operating.md', 'docs/scaling.md'];
+const PAGES = ['docs/run/operating.md', 'docs/run/scaling.md'];
 
 /** Longest page that is read at night. */
 const MAX_RUNBOOK_LINES = 30;
@@ -40,7 +40,7 @@ describe.each(alerts)('$name', ({ name, text }) => {
     expect(text).toMatch(/^ {10}severity: (critical|warning)$/m);
     expect(text).toMatch(/^ {10}summary: \S/m);
     expect(text).toMatch(/^ {10}description: \S/m);
-    expect(text).toContain(`runbook_url: docs/runbooks/${name}.md\n`);
+    expect(text).toContain(`runbook_url: docs/run/runbooks/${name}.md\n`);
   });
 
   test('has the reasons of its thresholds', () => expect(text).toMatch(/^ {8}# \w/m));

@@ -37,7 +37,7 @@ test('each alert has the URL of its runbook below the given address, also when t
     expect(ofObject.length).toBeGreaterThan(15);
     expect(ofFiles).toEqual(ofObject);
     for (const address of ofObject) {
-      expect(address.startsWith(`${BASE}/docs/runbooks/`)).toBe(true);
+      expect(address.startsWith(`${BASE}/docs/run/runbooks/`)).toBe(true);
       expect(existsSync(join(ROOT, address.slice(BASE.length)))).toBe(true);
     }
   }
@@ -48,7 +48,7 @@ test('without an address, or with an empty one, the links are paths of the repos
   writeRules(`--out=${out}`, `--runbooks=${BASE}`);
   writeRules(`--out=${out}`, '--runbooks=');
   const { ofObject } = readAddresses(out);
-  expect(ofObject.filter((address) => !address.startsWith('docs/runbooks/'))).toEqual([]);
+  expect(ofObject.filter((address) => !address.startsWith('docs/run/runbooks/'))).toEqual([]);
   const written = readFileSync(join(out, 'prometheus-rule.yaml'), 'utf8');
   expect(written).toBe(
     readFileSync(join(ROOT, 'k8s/components/monitoring/prometheus-rule.yaml'), 'utf8'),

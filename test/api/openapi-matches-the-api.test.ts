@@ -4,7 +4,7 @@ import { OPERATIONS } from '../../services/api/src/reference/document.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
-/** The endpoints of the specification (section 4), of the compatibility page, of docs/outcomes.md and docs/export-and-import.md. */
+/** The endpoints of the specification (section 4), of the compatibility page, of docs/use/outcomes.md and docs/use/export-and-import.md. */
 const ENDPOINTS = [
   'POST /push',
   'GET /pushes/{push_id}',

@@ -8,10 +8,10 @@ const headingsOf = (text: string) =>
   [...text.matchAll(/^###? (.+)$/gm)].map(([, heading = '']) => heading);
 
 /** The part of the page that lists statements with their tests. */
-const [, statements = ''] = read('security-tests').split('\n## Statements of security.md\n');
+const [, statements = ''] = read('change/security-tests').split('\n## Statements of security.md\n');
 
-test('docs/security-tests.md has each section of docs/security.md, in its order', () => {
-  expect(headingsOf(statements)).toEqual(headingsOf(read('security')));
+test('docs/change/security-tests.md has each section of docs/run/security.md, in its order', () => {
+  expect(headingsOf(statements)).toEqual(headingsOf(read('run/security')));
 });
 
 test('each section has statements, and each statement has a test or the reason why there is none', () => {

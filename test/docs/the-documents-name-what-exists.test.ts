@@ -52,7 +52,7 @@ test.each(READMES)('%s has at most 15 lines', (readme) => {
 });
 
 test('the glossary defines each of its words once, and at most 40', () => {
-  const words = [...textOf('docs/glossary.md').matchAll(/^\| ([^|]+) \|/gm)]
+  const words = [...textOf('docs/change/glossary.md').matchAll(/^\| ([^|]+) \|/gm)]
     .flatMap(([, cell = '']) => cell.split(', '))
     .filter((word) => word !== 'word');
   expect(words.length).toBeGreaterThan(20);

@@ -7,8 +7,8 @@ import { listVariables, renderSettingsPage, SECRETS } from '../support/settings-
 /** Names that sound like a secret; the address of the console has no password. */
 const SECRETIVE = /KEY|PEPPER|SECRET|PASSWORD|TOKEN|URI|^(?!CONSOLE_|PUBLIC_).*URL/;
 
-test('docs/settings.md is what `npm run docs:settings` writes', () => {
-  expect(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8')).toBe(renderSettingsPage());
+test('docs/run/settings.md is what `npm run docs:settings` writes', () => {
+  expect(readFileSync(join(ROOT, 'docs/run/settings.md'), 'utf8')).toBe(renderSettingsPage());
 });
 
 test('every variable that sounds like a secret is marked as one, and every mark is of a variable', () => {

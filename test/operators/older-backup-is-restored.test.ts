@@ -7,7 +7,7 @@ import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import type { Dev } from '../support/stack/dev-file.ts';
 
-/* Follows docs/backup-and-restore.md, with a copy of a stopped mongod's data folder as the backup. */
+/* Follows docs/run/backup-and-restore.md, with a copy of a stopped mongod's data folder as the backup. */
 
 let testHome: TestHome;
 let dev: Dev;

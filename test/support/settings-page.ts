@@ -137,7 +137,7 @@ export function listVariables(): string[] {
   return [...Object.values(SERVICES), cli].flatMap(({ shape }) => Object.keys(shape));
 }
 
-/** Renders docs/settings.md from the schemas that the services read their environment with. */
+/** Renders docs/run/settings.md from the schemas that the services read their environment with. */
 export function renderSettingsPage(): string {
   const settings = Object.entries(SERVICES).flatMap(([name, schema]) => listSettings(name, schema));
   const meanings = readMeanings(globSync(SOURCES, { cwd: ROOT }).sort());
@@ -147,9 +147,8 @@ export function renderSettingsPage(): string {
 
 # Settings
 
-Every setting is an environment variable, read once when the process starts: **any change needs a restart**. Only the
-contents of the files that \`TLS_CERT_FILE\` and \`TLS_KEY_FILE\` name are reloaded while the process runs. A wrong or missing
-value ends the process with a list of all mistakes.
+Every setting is an environment variable, read once when the process starts: **any change needs a restart**. A wrong or missing value
+ends the process with a list of all mistakes.
 
 Every variable \`NAME\` can also be given as \`NAME_FILE\`, the path of a file with the value. Give secrets this way: environment
 variables are visible to everybody who can inspect the container. An empty value counts as absent.
@@ -157,8 +156,7 @@ variables are visible to everybody who can inspect the container. An empty value
 ${header}
 ${renderRows(settings, meanings).join('\n')}
 
-\`API_KEY_PEPPER\`, \`DEVICE_AUTH_KEYS\` and \`CREDENTIAL_KEYS\` must be the same in all processes. Keep a copy of them:
-[operating.md](operating.md).
+\`API_KEY_PEPPER\`, \`DEVICE_AUTH_KEYS\` and \`CREDENTIAL_KEYS\` must be the same in all processes.
 
 ## The command line
 

@@ -154,7 +154,7 @@ function formatGibibytes(bytes: number): string {
 export function nameMongodb(topology: MongoTopology): string {
   if (topology.kind === 'server') return 'one server, which nothing replaces when it fails';
   if (topology.kind === 'mongos') {
-    throw new Error('a mongos; Carillon supports one replica set (docs/scaling.md)');
+    throw new Error('a mongos; Carillon supports one replica set (docs/run/scaling.md)');
   }
   const { name, size } = topology;
   if (size === 1) return `replica set ${name} of one member, which nothing replaces when it fails`;

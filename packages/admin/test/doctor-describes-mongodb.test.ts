@@ -62,7 +62,7 @@ describe('faults', () => {
 
   test('a mongos', () => {
     expect(() => describeMongodb({ kind: 'mongos' })).toThrow(
-      'a mongos; Carillon supports one replica set (docs/scaling.md)',
+      'a mongos; Carillon supports one replica set (docs/run/scaling.md)',
     );
   });
 });

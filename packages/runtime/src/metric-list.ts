@@ -17,7 +17,7 @@ const WORKER: readonly Service[] = ['delivery-worker'];
 const GATEWAY: readonly Service[] = ['device-gateway'];
 
 /**
- * All metrics of Carillon by name; docs/metrics.md is made from this list. Label values come from small fixed sets: never
+ * All metrics of Carillon by name; docs/run/metrics.md is made from this list. Label values come from small fixed sets: never
  * a token, key, id, topic or address.
  */
 export const METRICS = {

@@ -7,7 +7,7 @@ import { freePort } from '../../presence/test/start-server.ts';
 import { newWebhookSecret, signWebhook } from '../src/signature.ts';
 
 const SECRET = newWebhookSecret();
-const PAGE = new URL('../../../docs/webhooks.md', import.meta.url);
+const PAGE = new URL('../../../docs/use/webhooks.md', import.meta.url);
 /** Has the library that the page installs. */
 const FOLDER = new URL('..', import.meta.url);
 const BODY = JSON.stringify({

@@ -18,7 +18,7 @@ export interface HttpAnswer {
   body: string;
 }
 
-/** One answer of a provider and its meaning, as docs/providers.md has them. */
+/** One answer of a provider and its meaning, as docs/use/providers.md has them. */
 export interface DocumentedAnswer {
   channel: ProviderChannelName;
   /** As in the table: `403 Forbidden`, `timeout`. */
@@ -30,9 +30,9 @@ export interface DocumentedAnswer {
   http?: HttpAnswer;
 }
 
-/** Reads the table of docs/providers.md, one entry for each answer. */
+/** Reads the table of docs/use/providers.md, one entry for each answer. */
 export function readAnswersTable(): DocumentedAnswer[] {
-  const page = readFileSync(new URL('../../../docs/providers.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../../docs/use/providers.md', import.meta.url), 'utf8');
   return [...page.matchAll(ROW)].flatMap(
     ([, provider = '', answers = '', concerns = '', cell = '']) => {
       const channel = PROVIDERS[provider] ?? 'apns';

@@ -2,7 +2,7 @@ import { registerHooks } from 'node:module';
 
 /**
  * Adds an option to `POST /push` in each process that loads this file first (`node --import`), by the two edits of
- * docs/add-a-field-to-post-push.md: a line of the table, and one of the function that builds an APNs request.
+ * docs/change/add-a-field-to-post-push.md: a line of the table, and one of the function that builds an APNs request.
  */
 const EDITS: Readonly<Record<string, [before: string, added: string]>> = {
   '/packages/core/src/push-options.ts': [

@@ -7,7 +7,7 @@ import { createSecurity, type Security } from './security.ts';
 
 const PRIMARIES = 3;
 const SLOTS = 16_384;
-/** As in docs/scaling.md. */
+/** As in docs/run/scaling.md. */
 const NODE_TIMEOUT_MS = 5_000;
 const MEET_INTERVAL_MS = 6_000;
 const FORMED_WITHIN_MS = 60_000;

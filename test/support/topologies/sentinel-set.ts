@@ -8,7 +8,7 @@ const NAME = 'carillon';
 const REPLICAS = 2;
 const SENTINELS = 3;
 const QUORUM = 2;
-/** As in docs/scaling.md. */
+/** As in docs/run/scaling.md. */
 const DOWN_AFTER_MS = 3_000;
 const FAILOVER_TIMEOUT_MS = 10_000;
 const FORMED_WITHIN_MS = 60_000;

@@ -32,7 +32,7 @@ const ONESIGNAL_IOS = '0';
 const ONESIGNAL_ANDROID = '1';
 const ONESIGNAL_BROWSERS = ['5', '7', '8', '17'];
 
-/** Sources of files, each with the columns or fields that it reads (docs/export-and-import.md). */
+/** Sources of files, each with the columns or fields that it reads (docs/use/export-and-import.md). */
 export const SOURCES = {
   carillon: mapCarillonDevice,
   subscriptions: mapSubscription,

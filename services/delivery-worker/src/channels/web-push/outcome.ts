@@ -38,7 +38,7 @@ const OTHER_KEY_PAIR =
 
 /**
  * Maps a push service's response to an attempt (RFC 8030, 5 and 8.4; RFC 8292, 4.2; for Windows "Push notification
- * service request and response headers"). docs/providers.md has the table.
+ * service request and response headers"). docs/use/providers.md has the table.
  *
  * A name without a public address counts as a network failure: the names are the vendors', so our resolver is wrong, and
  * that is temporary.

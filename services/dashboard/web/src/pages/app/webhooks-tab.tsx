@@ -95,7 +95,7 @@ function NoWebhooks({ mayChange }: { mayChange: boolean }) {
         A webhook is an address of your backend to which Carillon sends events: ends of pushes,
         outcomes of recipients, changes of devices. A receiver checks the signature, as below;{' '}
         {mayChange ? 'add its address then.' : 'an admin adds its address then.'} The file
-        docs/webhooks.md lists the events and what is guaranteed.
+        docs/use/webhooks.md lists the events and what is guaranteed.
       </Empty>
       <CodeBlock text={RECEIVER} label="A receiver" copy="Copy the receiver" />
     </Stack>

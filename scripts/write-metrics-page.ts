@@ -1,4 +1,0 @@
-import { writeFileSync } from 'node:fs';
-import { renderMetricsPage } from './metrics-page.ts';
-
-writeFileSync(new URL('../docs/metrics.md', import.meta.url), renderMetricsPage());
