@@ -152,7 +152,11 @@ export function createFailedRecipients(db: Db) {
 /** Creates the functions that reserve recipients in their batches. */
 function createReservations(holders: readonly Holders[]) {
   return {
-    /** Reserves recipients durably. False: another worker has reserved some of them for the same re-drive meanwhile. */
+    /**
+     * Reserves recipients durably.
+     *
+     * @returns false if another worker has reserved some of them for the same re-drive meanwhile
+     */
     async reserve(by: string, recipients: readonly BatchRecipients[]): Promise<boolean> {
       const byBatch = new Map(recipients.map((one) => [one.batch, one]));
       const written = await writeAll(holders, [...byBatch.keys()], (id) => {

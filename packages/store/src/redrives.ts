@@ -24,8 +24,8 @@ export function createRedrives(db: Db) {
     /**
      * Creates a re-drive of an app's failures up to now.
      *
-     * @param pushes only these pushes; absent: all that match the filter
-     * @returns its id; undefined: another re-drive of the app is running
+     * @param pushes only these pushes; all that match the filter if absent
+     * @returns its id; undefined if another re-drive of the app is running
      */
     async create(
       app: string,

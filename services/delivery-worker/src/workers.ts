@@ -9,11 +9,11 @@ import { createSemaphore } from './deliver/semaphore.ts';
 /** Batches of a provider's channel wait for a remote server, and one app's must not delay those of others. */
 const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
-/** Webhooks that get requests at once: a receiver that does not respond holds a slot for seconds. */
+/** Maximum webhooks that get requests at once: a receiver that does not respond holds a slot for seconds. */
 const WEBHOOK_CONCURRENCY = 200;
-/** Re-drives that are worked on at once: they take turns, a page each. */
+/** Maximum re-drives that are worked on at once: they take turns, a page each. */
 const REDRIVE_CONCURRENCY = 2;
-/** Pushes with an embedded batch in progress, and jobs that check pushes, for each batch: they are small. */
+/** Ratio of pushes with an embedded batch in progress, and of jobs that check pushes, to batches: they are small. */
 const SMALL_FACTOR = 8;
 
 type DeliverQueue = ReturnType<typeof deliverQueueName>;
@@ -26,7 +26,7 @@ export interface Processors {
   checkCompletion(push: string): Promise<void>;
   recordActivity(activities: readonly Activity[]): Promise<void>;
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
-  /** Absent: the process takes no jobs of webhooks. */
+  /** Reports due events to a webhook; absent if the process takes no jobs of webhooks. */
   reportToWebhook?: ((webhook: string) => Promise<void>) | undefined;
   /** Sends a page of a re-drive; returns after how many milliseconds the next may follow, undefined after the last one. */
   redrive(id: string): Promise<number | undefined>;

@@ -3,15 +3,15 @@ import type { OpenPushCursor } from '@carillon/store/retention';
 import type { Store } from '@carillon/store/store';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 
-/** Items of each kind processed in one tick. */
+/** Maximum items of each kind processed in one tick. */
 const ITEMS_PER_TICK = 100;
-/** Time for removing pushes past their retention in one tick: removal keeps up with any rate of pushes. */
+/** Time in one tick for removing pushes past their retention: removal keeps up with any rate of pushes. */
 const PURGE_BUDGET_MS = 2_000;
-/** Open pushes checked in one tick. */
+/** Maximum open pushes checked in one tick. */
 const OPEN_PUSHES_PER_TICK = 200;
-/** Batches checked in one tick for a push that is gone. */
+/** Maximum batches checked in one tick for a push that is gone. */
 const BATCHES_PER_TICK = 1_000;
-/** Re-drives whose job is added in one tick: an app has one at a time. */
+/** Maximum re-drives whose job is added in one tick: an app has one at a time. */
 const REDRIVES_PER_TICK = 1_000;
 
 /** Items cleaned in one tick, by kind. */
@@ -27,8 +27,8 @@ export interface CleanResult {
 /**
  * Creates the cleaning tick: abandons pushes that were never accepted, removes pushes past their retention, recounts
  * topics whose change was interrupted, clears deleted devices. It adds the job of each running re-drive, which Redis
- * ignores while there is one. It also cycles through all open pushes, so that a
- * completion whose job was lost is found, and through all batches for those whose push is gone.
+ * ignores while there is one. It also cycles through all open pushes, so that a completion whose job was lost is found,
+ * and through all batches for those whose push is gone.
  */
 export function createClean(
   { retention, topics, inboxQuota, deletedDevices, redrives }: Store,

@@ -34,6 +34,8 @@ const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiersOrFiles: st
   ['packages/presence/src/redis', 'topologies'],
   ['packages/store/src/topology.ts', 'topologies'],
   ['packages/web-client/', 'browsers'],
+  // Its sender is a part of the delivery-worker.
+  ['packages/webhooks/src/', 'long'],
   ['pnpm-lock.yaml', 'deploy', 'browsers'],
   ['pnpm-workspace.yaml', 'deploy'],
   ['scripts/'],

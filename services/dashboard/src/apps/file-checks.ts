@@ -1,6 +1,6 @@
 import { ConsoleError } from '../http/route.ts';
 
-/** Number of files that are verified at once. Each takes a thread, for up to the time limit of a file. */
+/** Maximum files that are verified at once. Each takes a thread, for up to the time limit of a file. */
 const MAX_RUNNING = 2;
 const RETRY_AFTER_SECONDS = 5;
 

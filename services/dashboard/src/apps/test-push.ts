@@ -5,7 +5,7 @@ import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { ConsoleError } from '../http/route.ts';
 
-/** A test push is of no use after this time. */
+/** Time to live of a test push, which is of no use later. */
 const TIME_TO_LIVE_SECONDS = 300;
 const TEXT = 'Test push of the Carillon console';
 

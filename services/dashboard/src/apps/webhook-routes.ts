@@ -21,7 +21,7 @@ import { defineRoute } from '../http/route.ts';
 import { time } from '../inputs.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
-/** A replay of many pushes takes several requests, between which the operator sees the progress. */
+/** Maximum duration of a replay's request: the operator sees the progress between two of them. */
 const REPLAY_MS = 2_000;
 
 const events = z.array(z.enum(WEBHOOK_EVENTS)).min(1);

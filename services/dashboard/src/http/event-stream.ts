@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import type { EventStream } from './route.ts';
 
 const CHECK_INTERVAL_MS = 15_000;
-/** A client that does not read is cut off; the browser connects again. */
+/** Maximum unsent bytes: a client that does not read is cut off, and its browser connects again. */
 const MAX_UNSENT_BYTES = 1_048_576;
 
 /** Keeps the event streams of a process. */

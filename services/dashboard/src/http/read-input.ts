@@ -4,7 +4,7 @@ import type { Request } from 'express';
 import { ConsoleError } from './route.ts';
 
 const DEFAULT_BODY_LIMIT = 256 * 1_024;
-/** Nesting of a body; that of a push's payload is limited by its own rules. */
+/** Maximum nesting of a body; that of a push's payload is limited by its own rules. */
 const MAX_DEPTH = 64;
 
 /** Input of a request before it is parsed by its route. */

@@ -5,16 +5,16 @@ import { createTurns } from './turns.ts';
 
 const FORGET_MS = 3_600_000;
 const MAX_ENTRIES = 10_000;
-/** Wrong passwords before the first wait: people mistype. */
+/** Number of wrong passwords before the first wait: people mistype. */
 const FREE_ATTEMPTS = 5;
-/** The same for one address over all names. */
+/** Number of them for one address over all names. */
 const FREE_ATTEMPTS_OF_ADDRESS = 30;
-/** The same for one name over all strangers' addresses. */
+/** Number of them for one name over all strangers' addresses. */
 const FREE_ATTEMPTS_OF_NAME = 100;
 const FIRST_WAIT_MS = 1_000;
-/** With it an address, and a name from all strangers' addresses, gets at most 17,280 guesses a day. */
+/** Maximum wait: an address, and a name from all strangers' addresses, gets at most 17,280 guesses a day. */
 const MAX_WAIT_MS = 5_000;
-/** Longest time that an attempt waits for its turn. */
+/** Maximum wait of an attempt for its turn. */
 const TURN_TIMEOUT_MS = 20_000;
 
 interface Attempts {

@@ -3,13 +3,13 @@ import { z } from 'zod';
 import { ConsoleError } from '../http/route.ts';
 import { COMMON_PASSWORDS, COMMON_WORDS } from './common-passwords.ts';
 
-/** Characters of the shortest password. */
+/** Minimum length of a password. */
 const MIN_PASSWORD = 12;
 /** Characters of the longest password. */
 export const MAX_PASSWORD = 256;
-/** Fewest different characters of a password. */
+/** Minimum number of different characters of a password. */
 const MIN_DIFFERENT = 5;
-/** Letters of the shortest part of a name that counts as a word of its own. */
+/** Minimum letters of a part of a name that counts as a word of its own. */
 const MIN_NAME_PART = 3;
 
 /** A password that is set. {@link requireUncommon} checks it together with its operator's name. */

@@ -8,13 +8,13 @@ const COSTS = { memory: 19_456, passes: 2, parallelism: 1 } as const;
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 const PHC = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/;
-/** Each takes a thread of Node's pool of four, and 19 MiB. */
+/** Maximum hashes under way. Each takes a thread of Node's pool of four, and 19 MiB. */
 const MAX_RUNNING = 2;
-/** Hashes that wait for clients of any kind. */
+/** Maximum hashes that wait for clients of any kind. */
 const MAX_WAITING = 32;
-/** Further places to wait, which only known clients may take: strangers with many addresses can fill the others. */
+/** Maximum further hashes that wait, whose places only known clients may take: strangers with many addresses can fill the others. */
 const MAX_WAITING_OF_KNOWN = 32;
-/** Hashes under way and waiting for one known client, or for one address of strangers. */
+/** Maximum hashes under way and waiting for one known client, or for one address of strangers. */
 const MAX_PER_CLIENT = 2;
 
 const runArgon2 = promisify(argon2);
@@ -22,7 +22,7 @@ const runArgon2 = promisify(argon2);
 /** Client whose password is hashed. */
 export interface PasswordClient {
   address: string;
-  /** The operator whose known browser or session, or the link whose token, the client has; undefined: a stranger. */
+  /** The operator whose known browser or session, or the link whose token, the client has; undefined if it has none. */
   knownAs: string | undefined;
 }
 

@@ -1,6 +1,6 @@
-/** Attempts that wait for one key; of more than that, one drawn at random is rejected. */
+/** Maximum attempts that wait for one key; of more than that, one drawn at random is rejected. */
 const MAX_WAITING = 32;
-/** Attempts that wait for all keys. */
+/** Maximum attempts that wait for all keys. */
 const MAX_WAITING_IN_ALL = 1_000;
 
 /** A wait for a turn. */

@@ -14,7 +14,7 @@ import { defineRoute, notFound } from '../http/route.ts';
 import { deviceToken, interval } from '../inputs.ts';
 import { sendAgain } from './send-again.ts';
 
-/** Fits 100,000 tokens of maximum length and the other fields, as the API's POST /push does. */
+/** Maximum body: it fits 100,000 tokens of maximum length and the other fields, as the API's POST /push does. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
 
 const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;

@@ -4,7 +4,7 @@ import { readQueueStates } from '@carillon/queue/queue-states';
 import { z } from 'zod';
 import { ConsoleError, defineRoute } from '../http/route.ts';
 
-/** Viewers of the same second share a read. */
+/** Age up to which viewers share a read. */
 const MAX_AGE_MS = 1_000;
 
 /** Makes the route of the queues' numbers. Nothing is read without a request. @param redis the Redis of the queues */

@@ -10,12 +10,13 @@ import {
   redrivePush,
 } from './redrive-push.ts';
 
-/** Old pushes between two writes of the cursor. Few, so that re-drives take turns and a process stops soon. */
+/** Maximum old pushes between two writes of the cursor. Few, so that re-drives take turns and a process stops soon. */
 const PUSHES_PER_PAGE = 50;
+/** Maximum old pushes that are worked on at once. */
 const PUSHES_AT_ONCE = 8;
-/** The limit is one of a minute. */
+/** Maximum wait for the account's limit, which is one of a minute. */
 const MAX_LIMIT_WAIT_MS = 60_000;
-/** The idempotency keys of the first new pushes are remembered for a day, so a re-drive must end before. */
+/** Maximum age of a re-drive: the idempotency keys of its first new pushes are remembered for a day. */
 const MAX_AGE_MS = 23 * 3_600_000;
 
 /** What a page of a re-drive needs. */
@@ -31,7 +32,7 @@ export interface PageResources extends RedriveResources {
  * Sends the next page of a re-drive's old pushes again. Several workers may do so at once: each new push is accepted
  * once, and one of them moves the cursor.
  *
- * @returns after how many milliseconds the next page may follow; undefined: the re-drive is not running any more
+ * @returns after how many milliseconds the next page may follow; undefined if the re-drive is not running any more
  * @throws the error for which the page must be tried again
  */
 export async function redrivePage(

@@ -5,7 +5,7 @@ import { Dialog } from './dialog.tsx';
 interface SecretDialogProps {
   title: string;
   note: string;
-  /** undefined: closed. */
+  /** Shown secret; the dialog is closed if undefined. */
   secret: string | undefined;
   onClose: () => void;
 }

@@ -9,7 +9,7 @@ interface WebhookFormProps {
   title: string;
   app: string;
   eventNames: readonly string[];
-  /** The webhook to edit; absent: one is added. */
+  /** The webhook to edit; a webhook is added if absent. */
   webhook?: Webhook;
   onClose: () => void;
   /** Is given a new webhook's secret. */

@@ -1,7 +1,7 @@
 /** Space beside the lines, in pixels, for the labels of the axes. */
 const MARGIN = { top: 8, right: 12, bottom: 22, left: 54 };
 
-/** Values over time; null: there is none. */
+/** Values over time; null where there is none. */
 export interface Series {
   label: string;
   /** CSS colour. */
