@@ -19,7 +19,7 @@ export const environmentSchema = z.object({
     .optional(),
   /** URL of the Redis for queues. */
   REDIS_URL: redisUrl.optional(),
-  /** URL of the Redis for presence; absent: REDIS_URL. */
+  /** URL of the Redis for presence; REDIS_URL if absent. */
   PRESENCE_REDIS_URL: redisUrl.optional(),
   /** Certificate of the authority of a rediss:// server, PEM. */
   REDIS_CA: z.string().optional(),

@@ -38,7 +38,7 @@ export const environment = z.object({
   OIDC_ISSUER: httpUrl.optional(),
   /** Client id of the console at the OpenID provider. */
   OIDC_CLIENT_ID: z.string().optional(),
-  /** Client secret of the console at the OpenID provider; absent: a public client. */
+  /** Client secret of the console at the OpenID provider; a public client has none. */
   OIDC_CLIENT_SECRET: z.string().optional(),
   /** Scopes that the console requests from the OpenID provider. */
   OIDC_SCOPES: z.string().default('openid profile email'),
