@@ -43,6 +43,6 @@ test('it reports when the push service of the browser can not be reached', async
     const text = await page.$eval('#status', (element) => element.textContent ?? '');
     return text.includes('push service') && text;
   }, GIVEN_UP);
-  expect(words).toMatch(/can not be reached\. .*docs\/web-push\.md/);
+  expect(words).toMatch(/can not be reached\. .*docs\/use\/web-push\.md/);
   expect(await page.$('#register:not(:disabled)')).not.toBeNull();
 });

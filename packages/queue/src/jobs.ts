@@ -94,11 +94,12 @@ export function webhookJobId(webhook: string): string {
 }
 
 /**
- * Returns the id of a re-drive's job, one at a time: the console and, while the re-drive is running, each reconciliation
- * add it. The job exists from the first page to the last: it runs again for each.
+ * Returns the id of the job of a re-drive's page, which begins after the cursor: the console or the job of the previous
+ * page adds it, and the reconciler may too. Each page has a separate id, because BullMQ ignores a job that is added from
+ * inside a job of the same id.
  */
-export function redriveJobId(redrive: string): string {
-  return `redrive-${redrive}`;
+export function redriveJobId(redrive: string, cursor: string | undefined): string {
+  return `redrive-${redrive}-${cursor ?? 'begin'}`;
 }
 
 /** Returns the id of a due check, one per second, however many pushes are due in it. */

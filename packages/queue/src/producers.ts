@@ -61,12 +61,12 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
     ...createPushProducers(queues),
     ...createFinishProducers(queues),
     ...createReportProducers(queues),
-    /** Enqueues the next page of a re-drive. */
-    redrive: (id: string): Promise<void> =>
+    /** Enqueues the page of a re-drive that follows its cursor. */
+    redrive: ({ _id, cursor }: { _id: string; cursor?: string | undefined }): Promise<void> =>
       queues.addTo('redrive', {
         name: 'redrive',
-        data: { redrive: id },
-        opts: { ...REMOVED_WHEN_DONE, jobId: redriveJobId(id) },
+        data: { redrive: _id },
+        opts: { ...REMOVED_WHEN_DONE, jobId: redriveJobId(_id, cursor) },
       }),
     /**
      * Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails, or

@@ -43,15 +43,12 @@ async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState
   pipeline.zrange(key('delayed'), '0', '0', 'WITHSCORES');
   const row = await execute(pipeline);
   const [workers, waiting, active, delayed, oldestId, firstDelayed] = row;
-  // A job that runs again waits since it ran last, at the earliest.
-  const times =
-    oldestId === null ? [] : await redis.hmget(key(String(oldestId)), 'timestamp', 'processedOn');
-  const waitsSince = times.filter((time) => time !== null).map(Number);
+  const added = oldestId === null ? null : await redis.hget(key(String(oldestId)), 'timestamp');
   const now = Date.now();
   const [, score] = firstDelayed as string[];
   // Only a worker moves a delayed job that is due to the waiting ones.
   const since = [
-    ...(waitsSince.length === 0 ? [] : [Math.max(...waitsSince)]),
+    ...(added === null ? [] : [Number(added)]),
     ...(score === undefined ? [] : [Number(score) / DELAYED_SCORE_FACTOR]),
   ].filter((at) => at <= now);
   return {

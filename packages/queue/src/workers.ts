@@ -6,7 +6,7 @@ import {
   type Redis,
   type RedisAddress,
 } from '@carillon/presence/redis';
-import { DelayedError, type Job, type JobJson, Worker } from 'bullmq';
+import { type Job, type JobJson, Worker } from 'bullmq';
 import type { z } from 'zod';
 import type { QueueName } from './jobs.ts';
 import { queuePrefix, workerKey } from './queue-keys.ts';
@@ -16,12 +16,6 @@ import { queuePrefix, workerKey } from './queue-keys.ts';
  * a job that Redis still has is delivered again and finds its work settled.
  */
 const CLOSE_TIMEOUT_MS = 1_000;
-
-/**
- * Makes the job that is processed run again after some milliseconds instead of ending, behind those that wait then. A
- * further job could not have its id: BullMQ ignores one that is added while the id exists.
- */
-export type RunAgain = (afterMs: number) => void;
 
 /** Settings shared by the workers of a process. */
 export interface WorkerSettings {
@@ -77,18 +71,18 @@ export function createWorker<S extends z.ZodType>(
   { redis, onError }: WorkerSettings,
   queue: QueueName,
   schema: S,
-  process: (data: z.infer<S>, runAgain: RunAgain) => Promise<void>,
+  process: (data: z.infer<S>) => Promise<void>,
   concurrency: number,
 ): QueueWorker {
   const connection = createRedis(redis, 'worker', onError);
   let activeJobs = 0;
   let lastProgressAt = performance.now();
   let idle: PromiseWithResolvers<void> | undefined;
-  async function processJob(data: unknown, runAgain: RunAgain): Promise<void> {
+  async function processJob(data: unknown): Promise<void> {
     activeJobs += 1;
     lastProgressAt = performance.now();
     try {
-      await process(parseJob(queue, schema, data), runAgain);
+      await process(parseJob(queue, schema, data));
     } finally {
       // A slot is free again only now: from here on the worker is expected to take a job.
       if (activeJobs === concurrency) lastProgressAt = performance.now();
@@ -104,17 +98,7 @@ export function createWorker<S extends z.ZodType>(
     idle ??= Promise.withResolvers();
     await idle.promise;
   }
-  async function runJob(job: Job, token: string | undefined): Promise<void> {
-    let againAfterMs: number | undefined;
-    await processJob(job.data, (afterMs) => {
-      againAfterMs = afterMs;
-    });
-    if (againAfterMs === undefined) return;
-    // Like the end of a job: a stop does not wait for Redis to record it.
-    await job.moveToDelayed(Date.now() + againAfterMs, token);
-    throw new DelayedError();
-  }
-  const worker = new JobWorker(queue, runJob, {
+  const worker = new JobWorker(queue, (job) => processJob(job.data), {
     connection,
     prefix: queuePrefix(connection),
     concurrency,

@@ -61,13 +61,12 @@ export function createRedrives(db: Db) {
     find: async (id: string) => (await redrives.findOne({ _id: id })) ?? undefined,
 
     /** Lists the running re-drives, the oldest first. An index alone answers it while none is running. */
-    async listRunning(limit: number): Promise<string[]> {
-      const found = await redrives
-        .find({ state: 'running' }, { projection: { _id: 1 } })
+    async listRunning(limit: number): Promise<RedrivePosition[]> {
+      return redrives
+        .find<RedrivePosition>({ state: 'running' }, { projection: { cursor: 1 } })
         .sort({ createdAt: 1 })
         .limit(limit)
         .toArray();
-      return found.map(({ _id }) => _id);
     },
 
     /** Saves how many old pushes a re-drive has. */

@@ -20,6 +20,7 @@ import {
 } from '../../../packages/store/test/store-under-test.ts';
 import type { TestStore } from '../../../test/support/open-store.ts';
 import { until } from '../../../test/support/until.ts';
+import { createSemaphore } from '../../delivery-worker/src/deliver/semaphore.ts';
 import { redrivePage } from '../../delivery-worker/src/redrive/redrive-page.ts';
 import { createAccountOf } from '../src/account-of.ts';
 import { deviceRoutes } from '../src/devices/routes.ts';
@@ -52,15 +53,15 @@ beforeAll(async () => {
   const accept: Accept = (ofApp, request, idempotency) =>
     acceptPush(store, producers, ofApp, request, { idempotency });
   const onError = () => undefined;
-  const redriving = { store, accept, onError, isStopping: () => false };
+  const redriving = {
+    ...{ store, accept, producers, onError, isStopping: () => false },
+    largePushes: createSemaphore(1),
+  };
   worker = createWorker(
     { redis, onError },
     'redrive',
     jobSchemas.redrive,
-    async ({ redrive }, runAgain) => {
-      const afterMs = await redrivePage(redriving, redrive);
-      if (afterMs !== undefined) runAgain(afterMs);
-    },
+    ({ redrive }) => redrivePage(redriving, redrive),
     1,
   );
   const accountOf = createAccountOf(store);

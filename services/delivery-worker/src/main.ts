@@ -15,6 +15,7 @@ import { type ApnsWithMqttResources, createApnsWithMqtt } from './channels/mqtt/
 import { createDeliverMqtt, type MqttResources } from './channels/mqtt/deliver-mqtt.ts';
 import { createAppSettings } from './deliver/app-settings.ts';
 import { type DeliveryResources, deliverBatch } from './deliver/deliver-batch.ts';
+import { createSemaphore } from './deliver/semaphore.ts';
 import { createLeases } from './deliver/send-gate.ts';
 import { environment } from './environment.ts';
 import { fanOutStep } from './fan-out/fan-out.ts';
@@ -136,14 +137,18 @@ async function createProcessors(
     openWebhooks(env, context, store, isStopping),
   );
   const fanOut = { store, producers, tracer, maxOpenBatches: env.OPEN_BATCHES_PER_PUSH };
-  const accept = createAccept(store, producers, rateCounter);
+  const redriving = {
+    ...{ store, producers, isStopping, onError },
+    accept: createAccept(store, producers, rateCounter),
+    largePushes: createSemaphore(1),
+  };
   return {
     fanOut: (push) => fanOutStep(fanOut, push),
     deliver: createDeliver(context, delivery),
     checkCompletion: (push) => store.pushCompletion.completeIfDone(push, retentionMs),
     recordActivity: store.devices.touch,
     reportToWebhook,
-    redrive: (id) => redrivePage({ store, accept, isStopping, onError }, id),
+    redrive: (id) => redrivePage(redriving, id),
     recordKeyUses: store.keys.markUsed,
     tracer,
   };

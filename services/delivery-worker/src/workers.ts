@@ -28,8 +28,8 @@ export interface Processors {
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
   /** Reports due events to a webhook; absent if the process takes no jobs of webhooks. */
   reportToWebhook?: ((webhook: string) => Promise<void>) | undefined;
-  /** Sends a page of a re-drive; returns after how many milliseconds the next may follow, undefined after the last one. */
-  redrive(id: string): Promise<number | undefined>;
+  /** Sends a page of a re-drive. */
+  redrive(id: string): Promise<void>;
   /** Records the jobs that several traced pushes share. */
   tracer?: Tracer | undefined;
 }
@@ -82,10 +82,7 @@ export function startWorkers(
         worker,
         'redrive',
         jobSchemas.redrive,
-        async (job, runAgain) => {
-          const afterMs = await redrive(job.redrive);
-          if (afterMs !== undefined) runAgain(afterMs);
-        },
+        (job) => redrive(job.redrive),
         REDRIVE_CONCURRENCY,
       ),
   };

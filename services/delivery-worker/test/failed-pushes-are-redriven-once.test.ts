@@ -7,7 +7,6 @@ import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { type BoardQueues, openBoardQueues, type Queue } from '@carillon/queue/board-queues';
-import { redriveJobId } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
@@ -24,6 +23,7 @@ import {
   type TestPush,
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
+import { createSemaphore } from '../src/deliver/semaphore.ts';
 import { redrivePage } from '../src/redrive/redrive-page.ts';
 import { startWorkers } from '../src/workers.ts';
 
@@ -66,7 +66,8 @@ const accept: Accept = (app, request, idempotency) =>
   acceptPush(database.store, producers, app, request, { idempotency });
 
 const resources = (acceptBy = accept, store: Store = database.store) => ({
-  ...{ store, accept: acceptBy, isStopping: () => false },
+  ...{ store, producers, accept: acceptBy, isStopping: () => false },
+  largePushes: createSemaphore(1),
   onError: (error: unknown) => void errors.push(error),
 });
 
@@ -120,12 +121,13 @@ async function createRedrive(
   return (await database.store.redrives.create(app, filter, pushes)) ?? '';
 }
 
+/** Waits for the end of a re-drive, and adds the job of its page again and again, as the reconciler does. */
 async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocument | undefined> {
   let redrive: RedriveDocument | undefined;
   await until(
     async () => {
-      await producers.redrive(id);
       redrive = await database.store.redrives.find(id);
+      if (redrive !== undefined) await producers.redrive(redrive);
       return redrive?.state !== 'running';
     },
     { what: 'the re-drive has ended', timeoutMs },
@@ -133,7 +135,7 @@ async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocume
   return redrive;
 }
 
-/** Runs a re-drive to its end, and adds its job again and again, as the reconciler does. */
+/** Runs a re-drive to its end. */
 async function redrive(filter: RedriveFilter = {}, pushes?: string[]) {
   const id = await createRedrive(filter, pushes);
   if (worker === undefined) startWorker();
@@ -196,21 +198,18 @@ describe('an account', () => {
     await database.store.accounts.limit(account, 1);
     startWorker(acceptWithinLimit());
     const limited = [await createRedrive(), await createRedrive({}, undefined, OTHER)];
-    for (const id of limited) await producers.redrive(id);
-    const delayedUntil = await until(async () => {
-      const jobs = await queue.getDelayed();
-      return jobs.length === 2 && jobs.map(({ timestamp, delay }) => timestamp + delay);
-    });
-    // Until the end of the minute, which the first push of the account has begun.
-    for (const at of delayedUntil) expect(at).toBeGreaterThan(Date.now() + 20_000);
-    expect(Object.keys(await readNewPushes())).toHaveLength(1);
+    for (const id of limited) await producers.redrive({ _id: id });
+    await until(async () => Object.keys(await readNewPushes()).length > 0);
+    // The reconciler adds their jobs again, before that of the other account.
+    await until(async () => (await queue.getJobCountByTypes('wait', 'active')) === 0);
+    for (const id of limited) await producers.redrive({ _id: id });
     const free = await createRedrive({}, undefined, THIRD);
     expect(await waitForEnd(free)).toMatchObject({ state: 'finished', done: 2, recipients: 2 });
     for (const id of limited)
       expect(await database.store.redrives.find(id)).toMatchObject({ state: 'running' });
+    expect(Object.keys(await readNewPushes())).toHaveLength(1 + 2);
 
     await database.store.accounts.limit(account, null);
-    for (const id of limited) await (await queue.getJob(redriveJobId(id)))?.promote();
     for (const id of limited)
       expect(await waitForEnd(id)).toMatchObject({ state: 'finished', done: 2, skipped: {} });
     expect(Object.keys(await readNewPushes())).toHaveLength(6);
@@ -366,12 +365,16 @@ test('a push whose re-drive fails is skipped, and delays no other', async () => 
   expect(await readNewPushes()).toEqual({ [sound.id]: sound.tokens });
 });
 
-test('two workers on the same pages send once', async () => {
+test.each([
+  ['without a collapse key', undefined],
+  ['with one, which makes the new push of the other worker a newer one', collapseHash(APP, KEY)],
+])('workers on the same pages send once: pushes %s', async (_what, collapse) => {
   const count = 120;
   const old: string[] = [];
   for (let n = 0; n < count; n += 1) {
     const shape = n % 3 === 0 ? 'in two batches' : 'in the push';
-    old.push((await insertFailed(2, [REJECTED, REJECTED], { shape })).id);
+    const options = { shape, ...(collapse !== undefined && { collapse }) } as const;
+    old.push((await insertFailed(2, [REJECTED, REJECTED], options)).id);
   }
   const id = await createRedrive();
   const stores = [database.store, await database.connect(), await database.connect()];
@@ -395,7 +398,7 @@ test('two workers on the same pages send once', async () => {
 test('a worker that stops leaves the rest of its page to the next one', async () => {
   const pushes = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
   const id = await createRedrive();
-  expect(await redrivePage({ ...resources(), isStopping: () => true }, id)).toBe(0);
+  await redrivePage({ ...resources(), isStopping: () => true }, id);
   expect(await database.store.redrives.find(id)).toMatchObject({ state: 'running', done: 0 });
   expect(await readNewPushes()).toEqual({});
   startWorker();

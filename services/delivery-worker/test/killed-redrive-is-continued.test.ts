@@ -76,7 +76,7 @@ async function startRedrive(count: number): Promise<string> {
   );
   await insertFailedPushes(db, app, tokens);
   const id = (await store.redrives.create(app, {})) ?? '';
-  await producers.redrive(id);
+  await producers.redrive({ _id: id });
   return id;
 }
 

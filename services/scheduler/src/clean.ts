@@ -46,7 +46,7 @@ export function createClean(
 
   async function addRedriveJobs(): Promise<void> {
     const running = await redrives.listRunning(REDRIVES_PER_TICK);
-    await Promise.all(running.map((id) => producers.redrive(id)));
+    await Promise.all(running.map((redrive) => producers.redrive(redrive)));
   }
 
   async function removeNextOrphans(): Promise<number> {

@@ -40,7 +40,7 @@ test('a running re-drive has one job from the next tick on, whatever Redis has l
   for (let times = 0; times < 2; times += 1) {
     await clean();
     await clean();
-    expect(await listJobs()).toEqual([redriveJobId(running)]);
+    expect(await listJobs()).toEqual([redriveJobId(running, undefined)]);
     await redis.flushall();
   }
 });

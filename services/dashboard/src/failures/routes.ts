@@ -60,7 +60,7 @@ export function failureRoutes(
             'A re-drive of this app is running. Wait for its end.',
           );
         // Without Redis, the scheduler adds the job later.
-        void producers.redrive(id);
+        void producers.redrive({ _id: id });
         return { id };
       },
     }),

@@ -1,4 +1,5 @@
 import { ApiError } from '@carillon/core/api-error';
+import type { Producers } from '@carillon/queue/producers';
 import type { RedriveDocument } from '@carillon/store/documents';
 import { isOutage } from '@carillon/store/mongo-errors';
 import type { Store } from '@carillon/store/store';
@@ -14,14 +15,13 @@ import {
 const PUSHES_PER_PAGE = 50;
 /** Maximum old pushes that are worked on at once. */
 const PUSHES_AT_ONCE = 8;
-/** Maximum wait for the account's limit, which is one of a minute. */
-const MAX_LIMIT_WAIT_MS = 60_000;
 /** Maximum age of a re-drive: the idempotency keys of its first new pushes are remembered for a day. */
 const MAX_AGE_MS = 23 * 3_600_000;
 
 /** What a page of a re-drive needs. */
 export interface PageResources extends RedriveResources {
   store: RedriveResources['store'] & Pick<Store, 'redrives'>;
+  producers: Pick<Producers, 'redrive'>;
   /** Tells that the process stops: the rest of the page is left to another one. */
   isStopping(): boolean;
   /** Is called with the error for which a push is skipped. */
@@ -29,33 +29,28 @@ export interface PageResources extends RedriveResources {
 }
 
 /**
- * Sends the next page of a re-drive's old pushes again. Several workers may do so at once: each new push is accepted
- * once, and one of them moves the cursor.
+ * Sends the next page of a re-drive's old pushes again, and adds the job of the page after it, behind those that wait.
+ * Several workers may do so at once: each new push is accepted once, and one of them moves the cursor. A page that ends
+ * early, because the account's limit of requests is reached or the process stops, is begun again by the reconciler.
  *
- * @returns after how many milliseconds the next page may follow; undefined if the re-drive is not running any more
  * @throws the error for which the page must be tried again
  */
-export async function redrivePage(
-  resources: PageResources,
-  id: string,
-): Promise<number | undefined> {
-  const { store } = resources;
+export async function redrivePage(resources: PageResources, id: string): Promise<void> {
+  const { store, producers } = resources;
   const redrive = await store.redrives.find(id);
-  if (redrive?.state !== 'running') return undefined;
+  if (redrive?.state !== 'running') return;
   if (redrive.total === undefined) await countPushes(resources, redrive);
   const ageMs = store.clock.now() - redrive.createdAt.getTime();
   const page = await readPage(store, redrive);
   const last = page.at(-1);
   if (last === undefined || ageMs > MAX_AGE_MS) {
     await store.redrives.end(redrive, last === undefined ? 'finished' : 'stopped');
-    return undefined;
+    return;
   }
-  const results = await redriveAll(resources, redrive, page).catch(toLimitWait);
-  if (typeof results === 'number') return results;
-  // Without progress, another worker takes the page from its beginning.
-  if (results !== undefined)
-    await store.redrives.recordProgress(redrive, { cursor: last, ...sumResults(results) });
-  return 0;
+  const results = await redriveAll(resources, redrive, page).catch(ignoreLimit);
+  if (results === undefined) return;
+  await store.redrives.recordProgress(redrive, { cursor: last, ...sumResults(results) });
+  await producers.redrive({ _id: id, cursor: last });
 }
 
 /**
@@ -94,10 +89,9 @@ function shouldRetry(error: unknown): boolean {
   return error instanceof ApiError || error instanceof ReservedMeanwhileError || isOutage(error);
 }
 
-/** Returns how long a re-drive waits because its account's limit of requests is reached. @throws another error */
-function toLimitWait(error: unknown): number {
+/** Ends a page whose account has reached its limit of requests. @throws another error */
+function ignoreLimit(error: unknown): undefined {
   if (!(error instanceof ApiError) || error.code !== 'RATE_LIMIT_EXCEEDED') throw error;
-  return Math.min((error.retryAfterSeconds ?? 1) * 1_000, MAX_LIMIT_WAIT_MS);
 }
 
 async function countPushes(

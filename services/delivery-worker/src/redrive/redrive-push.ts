@@ -6,6 +6,7 @@ import { ApiError } from '@carillon/core/api-error';
 import type { RedriveDocument } from '@carillon/store/documents';
 import type { BatchRecipients, FailedPush } from '@carillon/store/failed-recipients';
 import type { Store } from '@carillon/store/store';
+import type { Semaphore } from '../deliver/semaphore.ts';
 
 const FIRST_SERVER_ERROR = 500;
 
@@ -13,6 +14,8 @@ const FIRST_SERVER_ERROR = 500;
 export interface RedriveResources {
   store: Pick<Store, 'failedRecipients' | 'pushes' | 'collapse' | 'clock'>;
   accept: Accept;
+  /** Gives a turn to a push of several batches: one at a time has its recipients in the memory of the process. */
+  largePushes: Semaphore;
 }
 
 /** A re-drive whose pushes are worked on. */
@@ -32,12 +35,26 @@ export class ReservedMeanwhileError extends Error {}
  * @throws ReservedMeanwhileError; ApiError or the store's error when the push should be tried again later
  */
 export async function redrivePush(
-  { store, accept }: RedriveResources,
+  resources: RedriveResources,
   redrive: Redrive,
   id: string,
 ): Promise<RedriveResult> {
-  const push = await store.failedRecipients.findPush(redrive.app, id);
+  const push = await resources.store.failedRecipients.findPush(redrive.app, id);
   if (push === undefined) return { skipped: 'removed' };
+  if (push.work !== undefined) return redriveParts(resources, redrive, push);
+  const release = await resources.largePushes.acquire();
+  try {
+    return await redriveParts(resources, redrive, push);
+  } finally {
+    release();
+  }
+}
+
+async function redriveParts(
+  resources: RedriveResources,
+  redrive: Redrive,
+  push: FailedPush,
+): Promise<RedriveResult> {
   const { channel, reason } = redrive.filter;
   const scope = {
     by: redrive._id,
@@ -49,10 +66,10 @@ export async function redrivePush(
   let isAccepted = false;
   let skipped = 'nothing-failed';
   let number = 0;
-  for await (const part of store.failedRecipients.iterateParts(push, scope)) {
-    const idempotency = createIdempotency(redrive._id, id, number);
+  for await (const part of resources.store.failedRecipients.iterateParts(push, scope)) {
+    const idempotency = createIdempotency(redrive._id, push._id, number);
     number += 1;
-    const result = await redrivePart({ store, accept, redrive, push, idempotency }, part);
+    const result = await redrivePart({ ...resources, redrive, push, idempotency }, part);
     if ('skipped' in result) skipped = result.skipped;
     else {
       isAccepted = true;
@@ -86,8 +103,8 @@ async function redrivePart(
   const timeToLiveSeconds = Math.floor((push.sendUntil.getTime() - store.clock.now()) / 1_000);
   const selected = await selectRecipients(context, part, timeToLiveSeconds);
   if ('skipped' in selected) {
-    await releaseReserved(context, part);
-    return selected;
+    const reserved = part.filter(({ isReserved }) => isReserved);
+    return (await releaseUnaccepted(context, reserved)) ?? selected;
   }
   const { recipients } = selected;
   const unreserved = recipients.filter(({ isReserved }) => !isReserved);
@@ -106,8 +123,8 @@ async function redrivePart(
   } catch (error) {
     // Reserved recipients stay reserved, and are tried again.
     if (!(error instanceof ApiError) || isTemporary(error)) throw error;
-    await store.failedRecipients.release(redrive._id, recipients);
-    return { skipped: error.code.toLowerCase().replaceAll('_', '-') };
+    const skipped = error.code.toLowerCase().replaceAll('_', '-');
+    return (await releaseUnaccepted(context, recipients)) ?? { skipped };
   }
 }
 
@@ -158,11 +175,22 @@ function omitTokens(recipients: BatchRecipients, omitted: ReadonlySet<string>): 
   };
 }
 
-/** Cancels the reservations of a killed process for a push that is not accepted now. */
-async function releaseReserved(
-  { store, redrive }: Part,
-  part: readonly BatchRecipients[],
-): Promise<void> {
-  const reserved = part.filter(({ isReserved }) => isReserved);
-  if (reserved.length > 0) await store.failedRecipients.release(redrive._id, reserved);
+/**
+ * Cancels reservations for a push that is not accepted now, unless another worker has accepted it meanwhile.
+ *
+ * @returns the result of the other worker, if there is one
+ * @throws ReservedMeanwhileError if another worker is accepting the push, or has died while it did
+ */
+async function releaseUnaccepted(
+  context: Part,
+  reserved: readonly BatchRecipients[],
+): Promise<RedriveResult | undefined> {
+  const { store, redrive, idempotency } = context;
+  if (reserved.length === 0) return undefined;
+  const other = await store.pushes.findByIdempotencyKey(redrive.app, idempotency.key);
+  if (other?.state === 'accepting')
+    throw new ReservedMeanwhileError(`${other._id} is being accepted`);
+  if (other !== undefined) return { recipients: other.devices };
+  await store.failedRecipients.release(redrive._id, reserved);
+  return undefined;
 }
