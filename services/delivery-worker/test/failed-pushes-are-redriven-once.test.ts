@@ -365,16 +365,12 @@ test('a push whose re-drive fails is skipped, and delays no other', async () => 
   expect(await readNewPushes()).toEqual({ [sound.id]: sound.tokens });
 });
 
-test.each([
-  ['without a collapse key', undefined],
-  ['with one, which makes the new push of the other worker a newer one', collapseHash(APP, KEY)],
-])('workers on the same pages send once: pushes %s', async (_what, collapse) => {
+test('workers on the same pages send once', async () => {
   const count = 120;
   const old: string[] = [];
   for (let n = 0; n < count; n += 1) {
     const shape = n % 3 === 0 ? 'in two batches' : 'in the push';
-    const options = { shape, ...(collapse !== undefined && { collapse }) } as const;
-    old.push((await insertFailed(2, [REJECTED, REJECTED], options)).id);
+    old.push((await insertFailed(2, [REJECTED, REJECTED], { shape })).id);
   }
   const id = await createRedrive();
   const stores = [database.store, await database.connect(), await database.connect()];
@@ -393,6 +389,27 @@ test.each([
   // They have met: otherwise the test shows nothing.
   expect(reserved.length).toBeGreaterThan(0);
   expect(errors).toEqual([]);
+});
+
+test('a worker keeps the reservations of a push that another one accepts meanwhile', async () => {
+  const push = await insertFailed(2, [REJECTED, REJECTED], { collapse: collapseHash(APP, KEY) });
+  const id = await createRedrive();
+  const fail: Accept = () => Promise.reject(new ApiError('SERVICE_UNAVAILABLE'));
+  await expect(redrivePage(resources(fail), id)).rejects.toThrow();
+  const { store } = database;
+  const others = [() => redrivePage(resources(), id)];
+  const findByIdempotencyKey: Store['pushes']['findByIdempotencyKey'] = async (...key) => {
+    const found = await store.pushes.findByIdempotencyKey(...key);
+    // The other worker's new push is a newer one of the collapse key.
+    await others.pop()?.();
+    return found;
+  };
+  const late = { ...store, pushes: { ...store.pushes, findByIdempotencyKey } };
+  await redrivePage(resources(accept, late), id);
+  expect(await readNewPushes()).toEqual({ [push.id]: push.tokens });
+  startWorker();
+  expect(await waitForEnd(id)).toMatchObject({ done: 1, recipients: 2, skipped: {} });
+  expect(await redrive()).toMatchObject({ done: 0, skipped: { 'nothing-failed': 1 } });
 });
 
 test('a worker that stops leaves the rest of its page to the next one', async () => {
