@@ -64,14 +64,25 @@ function rateRows(): Row[] {
       '429',
       'account',
     ],
-    ['wrong API keys from an address', perHour(LIMITS.wrongKeysPerHour), '403, throttled lookups'],
-    ['new devices from an address', perHour(LIMITS.registrationsPerAddressHour), '429'],
+    [
+      'wrong API keys from an address',
+      perHour(LIMITS.wrongKeysPerHour),
+      '403, throttled lookups',
+      '`ADDRESS_LIMITS`',
+    ],
+    [
+      'new devices from an address',
+      perHour(LIMITS.registrationsPerAddressHour),
+      '429',
+      '`ADDRESS_LIMITS`',
+    ],
     ['new devices of an app', perHour(LIMITS.registrationsPerAppHour), '429', 'app'],
     ['topic changes by a device', perMinute(LIMITS.topicChangesPerDeviceMinute), '429'],
     [
       'topic changes by devices of an address',
       perMinute(LIMITS.topicChangesPerAddressMinute),
       '429',
+      '`ADDRESS_LIMITS`',
     ],
     ['MQTT connects of a device', perMinute(connects), 'CONNACK 3', '`ADDRESS_LIMITS`'],
     [

@@ -22,7 +22,7 @@ interface LimitedAccount {
 
 /**
  * Counts a request of an account over all processes (specification, section 8); undefined if the account has no limit.
- * The API and the console count in the same window.
+ * The API, the console and re-drives count in the same window.
  */
 export function countRequest(
   rateCounter: RateCounter,

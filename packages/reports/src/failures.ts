@@ -13,7 +13,7 @@ import {
   type Mark,
   readMarks,
   type Tables,
-} from '@carillon/store/failure-marks';
+} from '@carillon/store/failed-batches';
 import { FAILURES_BY_TIME_INDEX } from '@carillon/store/migrate';
 import { OUTCOME_PROJECTION, outcomeCodes } from '@carillon/store/recipient-status';
 import { isRedriven } from '@carillon/store/redriven';

@@ -2,7 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
 
-/** Duration of an API process's lease on a push of many batches that it is accepting. */
+/** Lease of a process on a push of many batches that it is accepting. */
 export const ACCEPTING_LEASE_MS = 3_000;
 
 /** Retention of an abandoned push: batches that its owner still writes are removed with it. */

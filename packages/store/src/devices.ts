@@ -75,7 +75,7 @@ export function createDevices(
     ...createRecipientLookups(devices),
     ...createDeviceReads(devices),
     ...createRegistration(tables, clock),
-    ...createReports(tables, clock),
+    ...createFlags(tables, clock),
   };
 }
 
@@ -347,7 +347,7 @@ async function deleteHolder(
 }
 
 /** Writes the reports of providers and gateways about devices. */
-function createReports({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
+function createFlags({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
   return {
     /**
      * Flags devices that a provider reports as gone, unless they have registered an address after the provider saw them

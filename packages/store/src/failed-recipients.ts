@@ -10,7 +10,7 @@ import {
   type Holders,
   hasReason,
   readMarks,
-} from './failure-marks.ts';
+} from './failed-batches.ts';
 import { batchIdsOf } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
 import { OUTCOME_PROJECTION } from './recipient-status.ts';

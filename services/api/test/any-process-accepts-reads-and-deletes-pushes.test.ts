@@ -1,15 +1,15 @@
+import { acceptPush, parseIdempotencyKey, replayIdempotent } from '@carillon/accept/accept-push';
+import { deletePush } from '@carillon/accept/delete-push';
+import { parsePush, parseTokens } from '@carillon/accept/parse-push';
+import type { AcceptedPush } from '@carillon/accept/schema';
 import { newDeviceToken } from '@carillon/core/ids';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { getPushStatus } from '../../../services/api/src/push/get-push-status.ts';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { until } from '../../../test/support/until.ts';
-import { startRedis } from '../../presence/test/start-server.ts';
-import { acceptPush, parseIdempotencyKey, replayIdempotent } from '../src/accept-push.ts';
-import { deletePush } from '../src/delete-push.ts';
-import { parsePush, parseTokens } from '../src/parse-push.ts';
-import type { AcceptedPush } from '../src/schema.ts';
+import { getPushStatus } from '../src/push/get-push-status.ts';
 
 const APP = 'a'.repeat(24);
 const RETENTION_MS = 3_600_000;
