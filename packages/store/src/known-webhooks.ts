@@ -13,8 +13,8 @@ export type KnownWebhooks = ReturnType<typeof createKnownWebhooks>;
 type KnownWebhook = Pick<WebhookDocument, '_id' | 'app' | 'events' | 'retryAt' | 'testAt'>;
 
 /**
- * The webhooks that are on are kept in memory, so that no push needs a query for them: a process that refreshes sees a
- * change within seconds. While MongoDB is unavailable the last known ones count.
+ * Keeps the webhooks that are on in memory, so that no push needs a query for them: a process that refreshes sees a change
+ * within seconds. While MongoDB is unavailable the last known ones count.
  */
 export function createKnownWebhooks(db: Db, clock: Pick<Clock, 'now'>) {
   const webhooks = db.collection<WebhookDocument>('webhooks');
