@@ -24,11 +24,12 @@ export const jobSchemas = {
   }),
   /** Reports due events to a webhook. */
   webhook: z.object({ webhook: id }),
-  /** Sends the next page of a re-drive's old pushes again. */
-  redrive: z.object({ redrive: id }),
+  /** Sends the page of a re-drive's old pushes again that follows the cursor; absent means the first page. */
+  redrive: z.object({ redrive: id, cursor: id.optional() }),
   /** Checks for due pushes. */
   maintenance: z.object({ task: z.literal('reconcile') }),
 };
+export type RedriveJob = z.infer<typeof jobSchemas.redrive>;
 export type PresenceJob = z.infer<typeof jobSchemas.presence>;
 
 /** Returns the queue of a channel's batches. Each channel scales independently. */

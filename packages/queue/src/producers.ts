@@ -65,7 +65,7 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
     redrive: ({ _id, cursor }: { _id: string; cursor?: string | undefined }): Promise<void> =>
       queues.addTo('redrive', {
         name: 'redrive',
-        data: { redrive: _id },
+        data: { redrive: _id, ...(cursor !== undefined && { cursor }) },
         opts: { ...REMOVED_WHEN_DONE, jobId: redriveJobId(_id, cursor) },
       }),
     /**

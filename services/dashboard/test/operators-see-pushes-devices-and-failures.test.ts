@@ -61,7 +61,7 @@ beforeAll(async () => {
     { redis, onError },
     'redrive',
     jobSchemas.redrive,
-    ({ redrive }) => redrivePage(redriving, redrive),
+    (page) => redrivePage(redriving, page),
     1,
   );
   const accountOf = createAccountOf(store);

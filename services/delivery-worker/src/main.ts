@@ -148,7 +148,7 @@ async function createProcessors(
     checkCompletion: (push) => store.pushCompletion.completeIfDone(push, retentionMs),
     recordActivity: store.devices.touch,
     reportToWebhook,
-    redrive: (id) => redrivePage(redriving, id),
+    redrive: (page) => redrivePage(redriving, page),
     recordKeyUses: store.keys.markUsed,
     tracer,
   };

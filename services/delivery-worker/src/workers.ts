@@ -1,6 +1,11 @@
 import { CHANNELS } from '@carillon/core/channels';
 import type { Tracer } from '@carillon/core/tracing';
-import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/jobs';
+import {
+  deliverQueueName,
+  jobSchemas,
+  type RedriveJob,
+  type WorkerQueue,
+} from '@carillon/queue/jobs';
 import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
 import type { KeyUse } from '@carillon/store/keys';
@@ -29,7 +34,7 @@ export interface Processors {
   /** Reports due events to a webhook; absent if the process takes no jobs of webhooks. */
   reportToWebhook?: ((webhook: string) => Promise<void>) | undefined;
   /** Sends a page of a re-drive. */
-  redrive(id: string): Promise<void>;
+  redrive(page: RedriveJob): Promise<void>;
   /** Records the jobs that several traced pushes share. */
   tracer?: Tracer | undefined;
 }
@@ -78,13 +83,7 @@ export function startWorkers(
         WEBHOOK_CONCURRENCY,
       ),
     redrive: () =>
-      createWorker(
-        worker,
-        'redrive',
-        jobSchemas.redrive,
-        (job) => redrive(job.redrive),
-        REDRIVE_CONCURRENCY,
-      ),
+      createWorker(worker, 'redrive', jobSchemas.redrive, redrive, REDRIVE_CONCURRENCY),
   };
   const startDeliver = (queue: DeliverQueue) =>
     createWorker(

@@ -7,6 +7,7 @@ import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { type BoardQueues, openBoardQueues, type Queue } from '@carillon/queue/board-queues';
+import type { RedriveJob } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
@@ -77,7 +78,7 @@ function startWorker(acceptBy?: Accept): void {
   const processors = {
     ...{ fanOut: unused, deliver: unused, checkCompletion: unused },
     ...{ recordActivity: unused, recordKeyUses: unused },
-    redrive: (id: string) => redrivePage(resources(acceptBy), id),
+    redrive: (page: RedriveJob) => redrivePage(resources(acceptBy), page),
   };
   const settings = { redis, onError: (error: unknown) => void errors.push(error) };
   [worker] = startWorkers(settings, processors, ['redrive'], 1);
@@ -378,8 +379,12 @@ test('workers on the same pages send once', async () => {
   const stores = [database.store, await database.connect(), await database.connect()];
   const reserved: Error[] = [];
   async function work(store: Store): Promise<void> {
-    while ((await store.redrives.find(id))?.state === 'running')
-      await redrivePage(resources(accept, store), id).catch((error: Error) => reserved.push(error));
+    for (;;) {
+      const { state, cursor } = (await store.redrives.find(id)) ?? {};
+      if (state !== 'running') return;
+      const page = { redrive: id, cursor };
+      await redrivePage(resources(accept, store), page).catch((error) => reserved.push(error));
+    }
   }
   await Promise.all(stores.map(work));
   expect(await database.store.redrives.find(id)).toMatchObject({
@@ -400,9 +405,9 @@ test('a worker keeps the reservations of a push that another one accepts meanwhi
   await until(() => Date.now() > pushStartMs(push.id));
   const id = await createRedrive();
   const fail: Accept = () => Promise.reject(new ApiError('SERVICE_UNAVAILABLE'));
-  await expect(redrivePage(resources(fail), id)).rejects.toThrow();
+  await expect(redrivePage(resources(fail), { redrive: id })).rejects.toThrow();
   const { store } = database;
-  const others = [() => redrivePage(resources(), id)];
+  const others = [() => redrivePage(resources(), { redrive: id })];
   const findByIdempotencyKey: Store['pushes']['findByIdempotencyKey'] = async (...key) => {
     const found = await store.pushes.findByIdempotencyKey(...key);
     // The other worker's new push is a newer one of the collapse key.
@@ -410,17 +415,28 @@ test('a worker keeps the reservations of a push that another one accepts meanwhi
     return found;
   };
   const late = { ...store, pushes: { ...store.pushes, findByIdempotencyKey } };
-  await redrivePage(resources(accept, late), id);
+  await redrivePage(resources(accept, late), { redrive: id });
   expect(await readNewPushes()).toEqual({ [push.id]: push.tokens });
   startWorker();
   expect(await waitForEnd(id)).toMatchObject({ done: 1, recipients: 2, skipped: {} });
   expect(await redrive()).toMatchObject({ done: 0, skipped: { 'nothing-failed': 1 } });
 });
 
+test('the job of a page that is done does nothing', async () => {
+  const [first, second] = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  const id = await createRedrive();
+  const done = { cursor: first.id, done: 1, recipients: 1, skipped: {} };
+  await database.store.redrives.recordProgress({ _id: id }, done);
+  await redrivePage(resources(), { redrive: id });
+  expect(await readNewPushes()).toEqual({});
+  await redrivePage(resources(), { redrive: id, cursor: first.id });
+  expect(await readNewPushes()).toEqual({ [second.id]: second.tokens });
+});
+
 test('a worker that stops leaves the rest of its page to the next one', async () => {
   const pushes = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
   const id = await createRedrive();
-  await redrivePage({ ...resources(), isStopping: () => true }, id);
+  await redrivePage({ ...resources(), isStopping: () => true }, { redrive: id });
   expect(await database.store.redrives.find(id)).toMatchObject({ state: 'running', done: 0 });
   expect(await readNewPushes()).toEqual({});
   startWorker();

@@ -1,4 +1,5 @@
 import { ApiError } from '@carillon/core/api-error';
+import type { RedriveJob } from '@carillon/queue/jobs';
 import type { Producers } from '@carillon/queue/producers';
 import type { RedriveDocument } from '@carillon/store/documents';
 import { isOutage } from '@carillon/store/mongo-errors';
@@ -29,16 +30,20 @@ export interface PageResources extends RedriveResources {
 }
 
 /**
- * Sends the next page of a re-drive's old pushes again, and adds the job of the page after it, behind those that wait.
- * Several workers may do so at once: each new push is accepted once, and one of them moves the cursor. A page that ends
- * early, because the account's limit of requests is reached or the process stops, is begun again by the reconciler.
+ * Sends a page of a re-drive's old pushes again, and adds the job of the page after it, behind those that wait. A job
+ * whose page is done does nothing: the reconciler may add it while the cursor moves. Several workers may be on one page:
+ * each new push is accepted once, and one of them moves the cursor. A page that ends early, because the account's limit
+ * of requests is reached or the process stops, is begun again by the reconciler.
  *
  * @throws the error for which the page must be tried again
  */
-export async function redrivePage(resources: PageResources, id: string): Promise<void> {
+export async function redrivePage(
+  resources: PageResources,
+  { redrive: id, cursor }: RedriveJob,
+): Promise<void> {
   const { store, producers } = resources;
   const redrive = await store.redrives.find(id);
-  if (redrive?.state !== 'running') return;
+  if (redrive?.state !== 'running' || redrive.cursor !== cursor) return;
   if (redrive.total === undefined) await countPushes(resources, redrive);
   const ageMs = store.clock.now() - redrive.createdAt.getTime();
   const page = await readPage(store, redrive);
