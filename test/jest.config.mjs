@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,16 +16,14 @@ if (hasImages && process.env.CARILLON_IMAGE_STORAGE === undefined) {
   process.once('exit', () => rmSync(storage, { recursive: true, force: true, maxRetries: 3 }));
 }
 
-/** Settings of tiers whose files run side by side in a way of their own. */
-const SIDE_BY_SIDE = {
-  fast: {
-    runner: `${JEST}/fast-runner.mjs`,
-    runtime: `${JEST}/fast-runtime.mjs`,
-    testEnvironment: `${JEST}/fast-environment.mjs`,
-  },
-  stack: { runner: `${JEST}/stack-runner.mjs` },
-};
 const ONE_BY_ONE = { runner: `${JEST}/serial-runner.mjs` };
+
+/** What the main process starts for files that call one of these functions. Others may use the mongod that files share. */
+const SERVERS = [
+  [/\buseShared(Stack|Providers)\(/, `${JEST}/lend-calm.mjs`],
+  [/\buseKillableStack\(/, `${JEST}/lend-killable.mjs`],
+  [/(?:)/, `${JEST}/share-mongod.mjs`],
+];
 
 const swc = {
   swcrc: false,
@@ -46,22 +44,27 @@ const common = {
   fakeTimers: { enableGlobally: false },
 };
 
-/** Files of a tier, with the settings that they need; Jest knows both halves of a tier by one name. */
-function projectOf(name, settings, files) {
-  const testMatch = files.map((path) => `<rootDir>/${path}`);
-  return files.length > 0 ? [{ ...common, displayName: name, testMatch, ...settings }] : [];
+/** Files of a tier, with the settings that they need; Jest knows all parts of a tier by one name. */
+function projectsOf(displayName, settings, files) {
+  const setUpOf = (path) => {
+    const text = readFileSync(`${ROOT}${path}`, 'utf8');
+    return SERVERS.find(([call]) => call.test(text))[1];
+  };
+  return Object.entries(Object.groupBy(files, setUpOf)).map(([globalSetup, paths]) => ({
+    ...{ ...common, ...settings, displayName, globalSetup },
+    testMatch: paths.map((path) => `<rootDir>/${path}`),
+  }));
 }
 
 export default {
   rootDir: ROOT,
   projects: readTiers(ROOT).flatMap(({ name, sideBySide, oneByOne }) => [
-    ...projectOf(name, SIDE_BY_SIDE[name] ?? {}, sideBySide),
-    ...projectOf(name, ONE_BY_ONE, oneByOne),
+    ...projectsOf(name, {}, sideBySide),
+    ...projectsOf(name, ONE_BY_ONE, oneByOne),
   ]),
   reporters: ['default', `${JEST}/closing-reporter.mjs`],
-  testSequencer: `${JEST}/sequencer.mjs`,
-  maxWorkers: 2,
-  // A whole stack is started in a beforeAll, which counts against this too.
-  testTimeout: 60_000,
+  maxWorkers: 3,
+  // A guard against hanging. A beforeAll may start a whole stack, or wait for one.
+  testTimeout: 180_000,
   watchman: false,
 };

@@ -1,7 +1,13 @@
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { createTestTenant } from './api/tenants.ts';
 import { openProvidersOf, type ProviderFixture } from './providers/fixture.ts';
-import type { Dev } from './stack/dev-file.ts';
-import type { Stack } from './stack.ts';
+import { readDev } from './stack/dev-file.ts';
+import { LENT, type LentKind } from './stack/lent.ts';
+import { isAlive } from './stack/processes.ts';
+import { openStack, type Stack, startStack } from './stack.ts';
+import { until } from './until.ts';
 
 /**
  * A stack that a test file shares with others, and the file's own account, app and API key on it.
@@ -13,24 +19,17 @@ export interface SharedStack
   account: string;
 }
 
+/** Guard against hanging while other files have the stacks. */
+const BORROW_MS = 150_000;
+
 /**
  * Gives a test file a tenant of its own on the stack that files without faults share: two APIs, two
  * delivery-workers, one of each other process, no limits per address. Calm is a file that breaks nothing
- * and reads nothing but its own tenant: at no collection, queue, metric or log as a whole. All
- * others start a stack of their own.
+ * and reads nothing but its own tenant: at no collection, queue, metric or log as a whole. Other files
+ * use it at the same time.
  */
 export async function useSharedStack(): Promise<SharedStack> {
-  const { home, pidOf, readLog, output, dev } = await borrow();
-  const tenant = await createTestTenant({ home, dev }, { limit: null });
-  return {
-    dev: tenant.dev,
-    api: tenant.api,
-    account: tenant.account,
-    home,
-    pidOf,
-    readLog,
-    output,
-  };
+  return withTenant(await openStack(foldersOf('calm')[0] ?? ''));
 }
 
 /**
@@ -38,13 +37,74 @@ export async function useSharedStack(): Promise<SharedStack> {
  * Only single addresses may be scripted: faults of a whole provider, and its counters, are everyone's.
  */
 export async function useSharedProviders(): Promise<ProviderFixture> {
-  const providers = await openProvidersOf(await borrow());
+  const stack = await openStack(foldersOf('calm')[0] ?? '');
+  const providers = await openProvidersOf({ ...stack, stop: async () => undefined });
   // The stack goes on for the next file.
   return { ...providers, close: () => providers.store.close() };
 }
 
-/** The shared stack, which lives outside of a test file's context: its `expect` would get foreign prototypes. */
-async function borrow(): Promise<Stack> {
-  const stack = await globalThis.lendStack();
-  return { ...stack, dev: JSON.parse(JSON.stringify(stack.dev)) as Dev };
+/**
+ * Gives a test file a stack for a while, with a tenant of its own: two processes of each service, no limits per address.
+ * The file may kill and freeze its processes; what other files have stored is still there. `stop` gives it back: all of it
+ * must be ready again before the next file has it. One in which a test failed is given to no other file.
+ */
+export async function useKillableStack(): Promise<Stack & { account: string }> {
+  const folder = await until(takeFolder, { timeoutMs: BORROW_MS, what: 'a stack given back' });
+  if (folder === NONE_LEFT) {
+    const stack = await startStack(LENT.killable.options);
+    return { ...(await withTenant(stack)), stop: stack.stop };
+  }
+  const giveBack = () => rmdir(join(folder, TAKEN));
+  const spoil = () => rename(join(folder, TAKEN), join(folder, SPOILT));
+  try {
+    const stack = await openStack(folder);
+    await until(() => isWhole(stack), { timeoutMs: BORROW_MS, what: 'every process ready' });
+    const tenant = await withTenant(stack);
+    return { ...tenant, stop: () => ((globalThis.failures ?? 0) > 0 ? spoil() : giveBack()) };
+  } catch (error) {
+    await spoil();
+    throw error;
+  }
+}
+
+/** Folders in a stack's folder: a file has it; no further file may have it. */
+const TAKEN = 'taken';
+const SPOILT = 'spoilt';
+const NONE_LEFT = 'none';
+
+/** Takes a stack that no file has. @returns undefined while all are taken */
+async function takeFolder(): Promise<string | undefined> {
+  const folders = foldersOf('killable').filter((folder) => !existsSync(join(folder, SPOILT)));
+  if (folders.length === 0) return NONE_LEFT;
+  for (const folder of folders) {
+    const isTaken = await mkdir(join(folder, TAKEN)).then(
+      () => true,
+      () => false,
+    );
+    if (isTaken) return folder;
+  }
+  return undefined;
+}
+
+function foldersOf(kind: LentKind): string[] {
+  const folders = process.env[LENT[kind].variable]?.split(':') ?? [];
+  if (folders.length === 0) throw new Error(`no stack is lent: ${kind}`);
+  return folders;
+}
+
+/** Checks that every process that the stack had at its start runs and is ready. */
+async function isWhole({ home, dev }: Pick<Stack, 'home' | 'dev'>): Promise<boolean> {
+  const processes = readDev(home)?.processes ?? [];
+  const checks = processes.map(
+    async ({ pid, ops }) =>
+      isAlive(pid) && (ops === undefined || (await fetch(`${ops}/readyz`)).ok),
+  );
+  return processes.length >= dev.processes.length && (await Promise.all(checks)).every(Boolean);
+}
+
+async function withTenant<T extends Pick<Stack, 'home' | 'dev' | 'api'>>(
+  stack: T,
+): Promise<T & { account: string }> {
+  const { dev, api, account } = await createTestTenant(stack, { limit: null });
+  return { ...stack, dev, api, account };
 }

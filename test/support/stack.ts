@@ -16,9 +16,12 @@ import { until } from './until.ts';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** The script that `npm start` runs. */
 const START_SCRIPT = 'tools/supervisor/bootstrap.mjs';
-const START_MS = 50_000;
-const STOP_MS = 40_000;
-const RESTART_MS = 20_000;
+/** What the supervisor prints, in the stack's folder. */
+const OUTPUT = 'output.log';
+/** Guards against hanging, not what a stack takes. */
+const START_MS = 150_000;
+const STOP_MS = 60_000;
+const RESTART_MS = 60_000;
 
 /** A whole stack, started as a user starts it, with a home folder and ports of its own. */
 export interface Stack {
@@ -52,28 +55,28 @@ export interface Stack {
 /**
  * Starts a stack and waits until it is ready.
  *
- * @param isLent the stack outlives the test file that makes it start, so it is no open handle
- * @throws with the end of its output when it is not ready within 50 s.
+ * @param lentFolder folder of a stack that outlives the test file, so it is no open handle
+ * @throws with the end of its output when it does not get ready.
  */
-export async function startStack(options: StackOptions = {}, isLent = false): Promise<Stack> {
-  const folder = await createDataFolder();
+export async function startStack(options: StackOptions = {}, lentFolder?: string): Promise<Stack> {
+  const isLent = lentFolder !== undefined;
+  const folder = lentFolder ?? (await createDataFolder());
   const home = join(folder, 'home');
   const mongodb = await startStackMongodb(options, isLent);
   const redis = await startStackRedis(options, isLent);
   const child = spawnSupervisor(
     await stackEnv(home, { ...options, env: { ...mongodb?.env, ...redis?.env, ...options.env } }),
-    join(folder, 'output.log'),
+    join(folder, OUTPUT),
   );
   if (isLent) child.unref();
-  const output = () => readFileSync(join(folder, 'output.log'), 'utf8');
+  const output = () => readFileSync(join(folder, OUTPUT), 'utf8');
   const seenProcesses = new Map<number, string | undefined>();
-  const pollDevFile = () => {
-    const dev = readDev(home);
+  const recordAll = (dev?: Dev) => {
     for (const { pid } of dev?.processes ?? []) recordProcess(seenProcesses, pid);
     return dev;
   };
   const stopAndCleanUp = async () => {
-    pollDevFile();
+    recordAll(readDev(home));
     try {
       await stopCleanly(child, seenProcesses);
     } catch (error) {
@@ -85,23 +88,51 @@ export async function startStack(options: StackOptions = {}, isLent = false): Pr
       await cleanUp(folder);
     }
   };
-  const dev = await untilReady(child, pollDevFile).catch(async (error: unknown) => {
+  const failWithOutput = async (error: unknown) => {
     recordFailure();
     await stopAndCleanUp().catch(() => undefined);
     throw new Error(`the stack did not start:\n${lastLines(output())}`, { cause: error });
-  });
+  };
+  const hasEndedEarly = () => hasEnded(child) && `npm start ended with ${child.exitCode}`;
+  const stack = await openStack(folder, hasEndedEarly, recordAll).catch(failWithOutput);
   let stopped: Promise<void> | undefined;
   return {
-    dev,
-    home,
-    output,
-    ...processesOf(pollDevFile),
-    api: (method, path, body) => callApi(dev, method, path, body),
-    readLog: (service, index = 0) => readFileSync(`${home}/logs/${service}-${index}.log`, 'utf8'),
+    ...stack,
     stop() {
       stopped ??= stopAndCleanUp();
       return stopped;
     },
+  };
+}
+
+/**
+ * Opens a stack that is starting or that runs, and waits until it is ready.
+ *
+ * @param failure tells why it will never be
+ * @param onDev called with each description of it that is read
+ */
+export async function openStack(
+  folder: string,
+  failure: () => string | false = () => false,
+  onDev = (dev?: Dev) => dev,
+): Promise<Omit<Stack, 'stop'>> {
+  const home = join(folder, 'home');
+  const pollDevFile = () => onDev(readDev(home));
+  const ready = () => {
+    const reason = failure();
+    if (reason !== false) return reason;
+    const dev = pollDevFile();
+    return dev?.ready === true && dev;
+  };
+  const dev = await until(ready, { timeoutMs: START_MS, everyMs: 50, what: 'a ready dev.json' });
+  if (typeof dev === 'string') throw new Error(dev);
+  return {
+    dev,
+    home,
+    output: () => readFileSync(join(folder, OUTPUT), 'utf8'),
+    ...processesOf(pollDevFile),
+    api: (method, path, body) => callApi(dev, method, path, body),
+    readLog: (service, index = 0) => readFileSync(`${home}/logs/${service}-${index}.log`, 'utf8'),
   };
 }
 
@@ -114,17 +145,6 @@ function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
   });
   closeSync(file);
   return child;
-}
-
-async function untilReady(child: ChildProcess, pollDevFile: () => Dev | undefined): Promise<Dev> {
-  const ready = () => {
-    if (hasEnded(child)) return 'ended';
-    const dev = pollDevFile();
-    return dev?.ready === true && dev;
-  };
-  const dev = await until(ready, { timeoutMs: START_MS, everyMs: 50, what: 'a ready dev.json' });
-  if (dev === 'ended') throw new Error(`npm start ended with ${child.exitCode}`);
-  return dev;
 }
 
 function processesOf(pollDevFile: () => Dev | undefined) {
@@ -178,7 +198,7 @@ async function findOrphans(seenProcesses: SeenProcesses): Promise<number[]> {
     );
     return alive.map(([pid]) => pid);
   };
-  await until(() => left().length === 0, { timeoutMs: 3_000 }).catch(() => undefined);
+  await until(() => left().length === 0, { timeoutMs: 10_000 }).catch(() => undefined);
   return left();
 }
 

@@ -1,7 +1,7 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
-import { FIRST, filesOf, readTiers } from './jest/tiers.ts';
+import { filesOf, readTiers } from './jest/tiers.ts';
 import { ONE_MONGODB_ONLY } from './topologies/one-mongodb-only.ts';
 import { ONE_REDIS_ONLY } from './topologies/one-redis-only.ts';
 
@@ -25,25 +25,12 @@ test.each(tiers)('the tier $name has files, and all of them exist', (tier) => {
 const SELF = 'test/support/tiers.test.ts';
 const textOf = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8');
 
-test('files that share a stack are run one at a time, by the process that stops it', () => {
-  // The runner of the tier `stack` knows them.
-  const sideBySide = tiers
-    .filter(({ name }) => name !== 'stack')
-    .flatMap((tier) => tier.sideBySide);
-  const sharing = sideBySide.filter((path) => textOf(path).includes('useShared'));
-  expect(sharing.filter((path) => path !== SELF)).toEqual([]);
-});
-
 test('the files that run on one MongoDB or one Redis only exist', () => {
   const named = Object.keys({ ...ONE_MONGODB_ONLY, ...ONE_REDIS_ONLY });
   expect(named.filter((path) => !files.includes(path))).toEqual([]);
 });
 
 const fast = tiers.filter(({ name }) => name === 'fast').flatMap(filesOf);
-
-test('the files that are begun first are of the tier fast', () => {
-  expect(FIRST.filter((path) => !fast.includes(path))).toEqual([]);
-});
 
 test('a file of the tier fast starts no stack', () => {
   const starters =

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface PollOptions {
-  /** How long to poll. */
+  /** How long to poll: a guard against hanging, not what the condition takes. */
   timeoutMs?: number;
   /** Pause between two polls. */
   everyMs?: number;
@@ -16,7 +16,7 @@ export interface PollOptions {
  */
 export async function until<T>(
   condition: () => T | Promise<T>,
-  { timeoutMs = 10_000, everyMs = 25, what = condition.toString() }: PollOptions = {},
+  { timeoutMs = 60_000, everyMs = 25, what = condition.toString() }: PollOptions = {},
 ): Promise<Exclude<T, false | null | undefined>> {
   const deadline = performance.now() + timeoutMs;
   let cause: unknown;

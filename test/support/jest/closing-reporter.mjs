@@ -1,13 +1,13 @@
 import { relative } from 'node:path';
-import { stopLent } from './lent-stack.ts';
+import { stopShared } from './shared-servers.ts';
 
 const EXIT_TIMEOUT_MS = 10_000;
 
 /**
- * Ends a run: stops the stack that test files shared, and prints the line `N passed, N failed` (numbers
- * of tests; a test file that could not be run counts as one failed, and so does a shared stack that
- * did not end well), and before it a line `failed file: PATH` for each, when nothing but files failed. Makes a run red in which no test ran, and ends one that something left open
- * would keep alive for ever.
+ * Ends a run: stops the servers that test files shared, and prints the line `N passed, N failed` (numbers
+ * of tests; a test file that could not be run counts as one failed, and so does a shared server that
+ * did not end well), and before it a line `failed file: PATH` for each, when nothing but files failed. Makes a run red
+ * in which no test ran, and ends one that something left open would keep alive for ever.
  */
 export default class ClosingReporter {
   #error;
@@ -28,7 +28,7 @@ export default class ClosingReporter {
       .filter(({ numFailingTests, testExecError }) => numFailingTests > 0 || testExecError)
       .map(({ testFilePath }) => `failed file: ${relative(this.#root, testFilePath)}\n`);
     if (passed + failed === 0 && !this.#mayBeEmpty) this.#error = new Error('no test ran');
-    await stopLent().catch((error) => {
+    await stopShared(failed > 0).catch((error) => {
       failed += 1;
       failedFiles.length = 0;
       this.#error = error;

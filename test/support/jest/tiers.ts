@@ -1,14 +1,9 @@
 import { globSync } from 'node:fs';
-import { join } from 'node:path';
-import { isSharing } from './sharing.mjs';
 
 /** A part of the tests that is run on its own: `npm run test:fast`, and so on. */
 export interface Tier {
   name: string;
-  /**
-   * Test files, from the repository's root, that are run side by side, as many at once as the tier's runner has workers.
-   * Those of the tier `stack` that share a stack are run one after the other, beside two of the others.
-   */
+  /** Test files, from the repository's root, that are run side by side, in Jest's workers. */
   sideBySide: string[];
   /** Those that are run one at a time: a stack is a dozen processes, and the guarantees have bounds in seconds. */
   oneByOne: string[];
@@ -44,18 +39,11 @@ const FAST = [
   'test/soak/read-ends.test.ts',
   'test/soak/recovery.test.ts',
   'test/support/every-failpoint-kills-in-a-test.test.ts',
-  'test/support/test-files-share-packages-only.test.ts',
   'test/support/tiers.test.ts',
 ];
 
 /** Without a stack, but too long for `fast`; and it asserts a bound in seconds that a file beside it could stretch. */
 const STACK_OF_PARTS = ['services/api/test/slow-requests-time-out-with-one-response.test.ts'];
-
-/** Files of `fast` that wait longest: begun last, one of them would keep the others' worker waiting. */
-export const FIRST = [
-  'services/api/test/incomplete-requests-get-one-response.test.ts',
-  'packages/store/test/a-lost-connection-is-never-reported-as-success.test.ts',
-];
 
 /** Tests that take long because their fault does: kills again and again, outages, large pushes. */
 const LONG = [
@@ -262,9 +250,8 @@ export function readTiers(root: string): Tier[] {
   ];
   const named = new Set([...others.flatMap(filesOf), ...STACK_SIDE_BY_SIDE]);
   const ofStack = find('test/**/*.test.ts').filter((path) => !named.has(path));
-  const sharing = ofStack.filter((path) => isSharing(join(root, path)));
-  const oneByOne = [...STACK_OF_PARTS, ...ofStack.filter((path) => !sharing.includes(path))];
-  return [...others, { name: 'stack', sideBySide: [...STACK_SIDE_BY_SIDE, ...sharing], oneByOne }];
+  const sideBySide = [...STACK_SIDE_BY_SIDE, ...STACK_OF_PARTS, ...ofStack];
+  return [...others, { name: 'stack', sideBySide, oneByOne: [] }];
 }
 
 /** All files of a tier. */

@@ -3,9 +3,12 @@ import { createServer } from 'node:net';
 
 const FIRST_PORT = 20_000;
 const BLOCK_SIZE = 200;
-const BLOCKS_PER_WORKER = 20;
-/** Two workers, and the process that runs the files of a shared stack. */
-const WORKERS = 3;
+const BLOCKS_PER_WORKER = 12;
+/** Jest's workers, and the process that starts the stacks that they share. */
+const WORKERS = 5;
+/** The last blocks that this process has given: their stacks may not listen yet. */
+const given: number[] = [];
+const REMEMBERED = 6;
 
 /** Ports of a stack that are checked for its block: API, MQTT, Redis, MongoDB, console, ops ports. */
 const PROBED_OFFSETS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 40, 60, 80];
@@ -17,13 +20,16 @@ const PROBED_OFFSETS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 40, 60, 80];
  * @throws when every block is taken.
  */
 export async function freePortBase(host: string): Promise<number> {
-  const worker = (Number(process.env.JEST_WORKER_ID ?? 1) - 1) % WORKERS;
+  const worker = Number(process.env.JEST_WORKER_ID ?? 0) % WORKERS;
   // Two runs on one machine seldom begin at the same block.
   const start = process.pid % BLOCKS_PER_WORKER;
   for (let i = 0; i < BLOCKS_PER_WORKER; i++) {
     const block = worker * BLOCKS_PER_WORKER + ((start + i) % BLOCKS_PER_WORKER);
     const base = FIRST_PORT + block * BLOCK_SIZE;
-    if (await areFree(host, base)) return base;
+    if (given.includes(base) || !(await areFree(host, base)) || given.includes(base)) continue;
+    given.push(base);
+    if (given.length > REMEMBERED) given.shift();
+    return base;
   }
   throw new Error('no free block of ports');
 }

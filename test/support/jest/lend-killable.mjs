@@ -1,0 +1,3 @@
+import { lend } from './shared-servers.ts';
+
+export default () => lend('killable');
