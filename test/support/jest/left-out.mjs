@@ -91,7 +91,7 @@ export function findLeftOut(argv) {
       isWithContainers ? whyNoContainers() : undefined,
     ],
     [
-      ['k8s-components-agree-with-their-sources', 'k8s-overlays-are-valid', 'k8s-pods-get-ready'],
+      ['k8s-overlays-are-valid', 'k8s-pods-get-ready'],
       isWithContainers ? unlessRenders() : undefined,
     ],
   ];
