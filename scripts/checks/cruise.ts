@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process';
 import { matchesGlob, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { SourceFile } from './source-file.ts';
 
 const CRUISER = 'dependency-cruiser/bin/dependency-cruiser.mjs';
 /** Entry points of running code. */
@@ -45,8 +44,15 @@ function runNode(args: readonly string[], cwd: string): Promise<string> {
   });
 }
 
+/** A file with the modules that it names, and the files that it loads by URL. */
+export interface ImportingFile {
+  path: string;
+  imports: readonly string[];
+  urls: readonly string[];
+}
+
 /** Finds the files that no entry point leads to, by import or by URL. */
-export function findUnreachedFiles(files: readonly SourceFile[]): string[] {
+export function findUnreachedFiles(files: readonly ImportingFile[]): string[] {
   const byPath = new Map(files.map((file) => [file.path, file]));
   const reached = new Set<string>();
   const open = files.filter(({ path }) => ENTRY_POINTS.some((entry) => matchesGlob(path, entry)));

@@ -1,8 +1,8 @@
-import { cruiseImports, findUnreachedFiles } from './cruise.ts';
-import { FILE_RULES } from './file-rules.ts';
+import { cruiseImports, findUnreachedFiles, type ImportingFile } from './cruise.ts';
+import { applyRules } from './file-rules.ts';
 import { compare, demand, findFiles, readText } from './files.ts';
 import { checkExamples } from './import-examples.ts';
-import { describeFile, type SourceFile } from './source-file.ts';
+import { listUrls, parseFile } from './source-file.ts';
 
 const SOURCES = ['{packages,services,tools}/*/src/**/*.{ts,tsx,mjs}', 'tools/*/**/*.mjs'];
 /** Tests, their support, and scripts. */
@@ -13,26 +13,27 @@ const SCOPE = '@carillon/';
 /** Checks imports, the rules for files, and the picture of the imports. */
 export async function checkImports(root: string): Promise<string[]> {
   const [cruise, examples] = await Promise.all([cruiseImports(root, FOLDERS), checkExamples(root)]);
-  const testPaths = findFiles(root, ...TESTS);
-  const read = (path: string) => describeFile(path, readText(root, path));
-  const sources = findFiles(root, ...SOURCES)
-    .filter((path) => !testPaths.includes(path))
-    .map(read);
-  const all = [...sources, ...testPaths.map(read)];
+  const tests = findFiles(root, ...TESTS);
+  const sources = findFiles(root, ...SOURCES).filter((path) => !tests.includes(path));
+  const problems: string[] = [];
+  // A syntax tree is large, so none is kept.
+  const files = [...sources, ...tests].map((path) => {
+    const file = parseFile(path, readText(root, path));
+    problems.push(...applyRules(file, tests.includes(path)));
+    return { path, imports: file.imports, urls: listUrls(file) };
+  });
   const { dependencies = {} } = JSON.parse(readText(root, 'package.json')) as Manifest;
-  const unreached = findUnreachedFiles(all);
+  const unreached = findUnreachedFiles(files);
   return [
     ...demand(sources.length > 0 && cruise.files > sources.length, 'hardly any file was read'),
     ...cruise.violations,
     ...examples,
-    ...FILE_RULES.flatMap(({ name, alsoTests = false, violations }) =>
-      (alsoTests ? all : sources).flatMap(violations).map((problem) => `${name}: ${problem}`),
-    ),
+    ...problems,
     ...sources
-      .filter(({ path }) => unreached.includes(path))
-      .map(({ path }) => `no main.ts and no test leads to ${path}`),
+      .filter((path) => unreached.includes(path))
+      .map((path) => `no main.ts and no test leads to ${path}`),
     ...Object.keys(dependencies).map((name) => `package.json has the run-time dependency ${name}`),
-    ...checkPicture(root, sources),
+    ...checkPicture(root, files.slice(0, sources.length)),
   ];
 }
 
@@ -44,7 +45,7 @@ interface Manifest {
  * Checks that each package.json declares exactly the imports of its code, and that the picture in docs/structure.md shows
  * them, but for those that follow from two arrows.
  */
-function checkPicture(root: string, sources: readonly SourceFile[]): string[] {
+function checkPicture(root: string, sources: readonly ImportingFile[]): string[] {
   const text = readText(root, 'docs/structure.md');
   const picture = /```mermaid\n(flowchart TD[\s\S]*?)```/.exec(text)?.[1] ?? '';
   const boxes = picture.matchAll(/^ {4}(\w+)(?:\[[\w-]+\])?$/gm);

@@ -1,88 +1,51 @@
 import { parseSync } from '@swc/core';
-import { type FunctionLength, measureFunctions } from './function-lengths.ts';
 
-/** The properties of a source file that the rules check. */
-export interface SourceFile {
-  /** From the repository's root, with `/`. */
-  path: string;
-  /** Every module that it names: import, export from, import(), require(), import types. */
-  imports: string[];
-  /** The modules that its import declarations load: those that import more than types. */
-  loads: string[];
-  /** The modules of its import types: `import('x').Y`. */
-  importTypes: string[];
-  /** The names that it exports. */
-  exports: string[];
-  /** Files that it starts or loads by `new URL('./x', import.meta.url)`. */
-  urls: string[];
-  lines: number;
-  functions: FunctionLength[];
-  touchesProcess: boolean;
-  /** Takes the database from a store. */
-  takesDatabase: boolean;
-  onlyReexports: boolean;
-}
-
-/**
- * Parses a source text.
- *
- * @throws when the text is not TypeScript.
- */
-export function describeFile(path: string, source: string): SourceFile {
-  const { body, start } = parse(path, source);
-  const imports: string[] = [];
-  const importTypes: string[] = [];
-  const loads: string[] = [];
-  const urls: string[] = [];
-  let touchesProcess = false;
-  let takesDatabase = false;
-  visit(body, (node) => {
-    const imported = importedModule(node);
-    if (imported !== undefined) imports.push(imported);
-    if (imported !== undefined && node.type === 'TsImportType') importTypes.push(imported);
-    if (imported !== undefined && isLoadingImport(node)) loads.push(imported);
-    const url = importedUrl(node);
-    if (url !== undefined) urls.push(url);
-    touchesProcess ||= isProcessAccess(node);
-    takesDatabase ||= isDatabaseAccess(node);
-  });
-  return {
-    path,
-    imports,
-    loads,
-    importTypes,
-    exports: body.flatMap(exportedNames),
-    urls,
-    lines: source.split('\n').length - 1,
-    functions: measureFunctions(body, source, start),
-    touchesProcess: touchesProcess || imports.includes('node:process'),
-    takesDatabase,
-    onlyReexports: body.length > 0 && body.every(isReexport),
-  };
-}
-
-interface SyntaxNode {
+export interface SyntaxNode {
   type: string;
   [key: string]: unknown;
 }
 
-function parse(path: string, source: string): { body: SyntaxNode[]; start: number } {
+/** A parsed file, as the rules read it. */
+export interface SourceFile {
+  /** From the repository's root, with `/`. */
+  path: string;
+  source: string;
+  /** Statements of the module. */
+  body: SyntaxNode[];
+  /** All nodes, each before those inside it. */
+  nodes: SyntaxNode[];
+  /** Position at which the module begins, as the parser counts: its positions grow from file to file. */
+  start: number;
+  /** Every module that it names: import, export from, import(), require(), import types. */
+  imports: string[];
+}
+
+/** Parses a source text. @throws when it is not TypeScript */
+export function parseFile(path: string, source: string): SourceFile {
   const tsx = path.endsWith('.tsx');
   const module = parseSync(source, { syntax: 'typescript', tsx, target: 'es2024' });
-  return { body: module.body as unknown as SyntaxNode[], start: module.span.start };
+  const body = module.body as unknown as SyntaxNode[];
+  const nodes = listNodes(body);
+  const imports = nodes.map(importedModule).filter((name) => name !== undefined);
+  return { path, source, body, nodes, start: module.span.start, imports };
 }
 
-function visit(value: unknown, onNode: (node: SyntaxNode) => void): void {
-  if (typeof value !== 'object' || value === null) return;
-  if (isNode(value)) onNode(value);
-  for (const child of Object.values(value)) visit(child, onNode);
+function listNodes(value: unknown): SyntaxNode[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const inside = Object.values(value).flatMap(listNodes);
+  return isNode(value) ? [value, ...inside] : inside;
 }
 
-function isNode(value: unknown): value is SyntaxNode {
+export function isNode(value: unknown): value is SyntaxNode {
   return typeof value === 'object' && value !== null && 'type' in value;
 }
 
-function importedModule(node: SyntaxNode): string | undefined {
+export function isNamed(node: unknown, name: string): boolean {
+  return isNode(node) && node.type === 'Identifier' && node.value === name;
+}
+
+/** Returns the module that a node imports. */
+export function importedModule(node: SyntaxNode): string | undefined {
   switch (node.type) {
     case 'ImportDeclaration':
     case 'ExportAllDeclaration':
@@ -97,48 +60,29 @@ function importedModule(node: SyntaxNode): string | undefined {
   }
 }
 
-/** Checks for an import declaration that is not only of types: it stays when types are stripped. */
-function isLoadingImport({ type, typeOnly }: SyntaxNode): boolean {
-  return type === 'ImportDeclaration' && typeOnly !== true;
+function isLoader(callee: unknown): boolean {
+  return isNode(callee) && (callee.type === 'Import' || isNamed(callee, 'require'));
 }
 
-function exportedNames({ type, declaration, specifiers }: SyntaxNode): string[] {
-  if (type === 'ExportNamedDeclaration') {
+/** Lists the names that a statement exports. */
+export function exportedNames({ type, declaration, specifiers }: SyntaxNode): string[] {
+  if (type === 'ExportNamedDeclaration')
     return (specifiers as SyntaxNode[]).flatMap(({ exported, orig }) => nameOf(exported ?? orig));
-  }
   if (type !== 'ExportDeclaration' || !isNode(declaration)) return [];
-  if (declaration.type !== 'VariableDeclaration') {
-    return nameOf(declaration.identifier ?? declaration.id);
-  }
-  return (declaration.declarations as SyntaxNode[]).flatMap(({ id }) => nameOf(id));
+  const named = (declaration.declarations as SyntaxNode[] | undefined) ?? [declaration];
+  return named.flatMap(({ identifier, id }) => nameOf(identifier ?? id));
 }
 
 function nameOf(node: unknown): string[] {
   return isNode(node) && typeof node.value === 'string' ? [node.value] : [];
 }
 
-function isLoader(callee: unknown): boolean {
-  return isNode(callee) && (callee.type === 'Import' || isNamed(callee, 'require'));
-}
-
-function importedUrl(node: SyntaxNode): string | undefined {
-  if (node.type !== 'NewExpression' || !isNamed(node.callee, 'URL')) return undefined;
-  const text = firstArgument(node);
-  return text?.startsWith('.') ? text : undefined;
-}
-
-function isProcessAccess(node: SyntaxNode): boolean {
-  if (node.type === 'VariableDeclarator') return isNamed(node.init, 'process');
-  return node.type === 'MemberExpression' && isNamed(node.object, 'process');
-}
-
-function isDatabaseAccess(node: SyntaxNode): boolean {
-  if (node.type.endsWith('PatternProperty')) return isNamed(node.key, 'db');
-  return node.type === 'MemberExpression' && isNamed(node.property, 'db');
-}
-
-function isNamed(node: unknown, name: string): boolean {
-  return isNode(node) && node.type === 'Identifier' && node.value === name;
+/** Lists the files that a file starts or loads by `new URL('./x', import.meta.url)`. */
+export function listUrls({ nodes }: SourceFile): string[] {
+  return nodes
+    .filter(({ type, callee }) => type === 'NewExpression' && isNamed(callee, 'URL'))
+    .flatMap((node) => firstArgument(node) ?? [])
+    .filter((url) => url.startsWith('.'));
 }
 
 function firstArgument(call: SyntaxNode): string | undefined {
@@ -148,8 +92,4 @@ function firstArgument(call: SyntaxNode): string | undefined {
 
 function textOf(node: unknown): string | undefined {
   return isNode(node) && node.type === 'StringLiteral' ? String(node.value) : undefined;
-}
-
-function isReexport(node: SyntaxNode): boolean {
-  return node.type === 'ExportAllDeclaration' || importedModule(node) !== undefined;
 }
