@@ -144,7 +144,9 @@ export async function checkExamples(root: string): Promise<string[]> {
     ...FORBIDDEN_FILES.flatMap((example) =>
       demand(applyRule(...example).length > 0, `"${example[0]}" does not find ${example[2]}`),
     ),
-    ...ALLOWED_FILES.flatMap((example) => applyRule(...example)),
+    ...ALLOWED_FILES.flatMap((example) =>
+      demand(applyRule(...example).length === 0, `"${example[0]}" refuses ${example[2]}`),
+    ),
     ...Object.keys(RETIRED_NAMES).flatMap((name) => {
       const path = `packages/core/src/a-${name.replaceAll(' ', '-')}-b.ts`;
       return demand(applyRule(RETIRED, path, '').length > 0, `${path} is not refused`);

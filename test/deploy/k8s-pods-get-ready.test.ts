@@ -209,7 +209,8 @@ test('valkey keeps its data and evicts none', async () => {
 
 async function expectConfined(name: string, pod: RunningPod, user: number): Promise<void> {
   const limits = findWorkload(name).container.resources;
-  expect(readRights(await pod.readPid())).toEqual({ uids: Array(4).fill(user), ...NO_RIGHTS });
+  const own = { uids: Array(4).fill(user), seccomp: '2' };
+  expect(readRights(await pod.readPid())).toMatchObject({ ...own, ...NO_RIGHTS });
   const { memory } = await pod.inspect();
   const [, digits, unit] = /^(\d+)(Mi|Gi)$/.exec(limits?.limits?.memory ?? '') ?? [];
   expect(memory).toBe(Number(digits) * 1_024 ** (unit === 'Gi' ? 3 : 2));

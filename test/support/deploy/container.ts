@@ -15,16 +15,16 @@ export function readRights(pid: number) {
   return {
     uids: field('Uid')?.split('\t').map(Number),
     capabilities: ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'].map(field),
-    NoNewPrivs: field('NoNewPrivs'),
-    Seccomp: field('Seccomp'),
+    noNewPrivileges: field('NoNewPrivs'),
+    seccomp: field('Seccomp'),
     hasReadOnlyRoot: /^ro(,|$)/.test(root.split(' ')[5] ?? ''),
   };
 }
 
-/** What {@link readRights} returns for a process that may do nothing. */
+/** What {@link readRights} returns for a process that may do nothing, besides its users. */
 export const NO_RIGHTS = {
   capabilities: Array(5).fill('0'.repeat(16)),
-  ...{ NoNewPrivs: '1', Seccomp: '2', hasReadOnlyRoot: true },
+  ...{ noNewPrivileges: '1', hasReadOnlyRoot: true },
 };
 
 /** Reads the limit of the memory of a process, and what is used of it, from its cgroup. */
