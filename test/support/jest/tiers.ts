@@ -11,25 +11,10 @@ export interface Tier {
 
 /** Tests under test/ that start no whole stack; so are all tests of packages, services and tools but one. */
 const FAST = [
-  'test/alerts/alerts-are-tested-and-explained.test.ts',
-  'test/alerts/compose-profile-observability.test.ts',
   'test/alerts/promtool-accepts-the-rules.test.ts',
   'test/alerts/runbooks-have-your-address.test.ts',
-  'test/architecture.test.ts',
   'test/attacks/no-service-starts-without-its-secrets.test.ts',
-  'test/dependencies-have-free-licences.test.ts',
-  'test/ci/changes-since-a-commit.test.ts',
-  'test/ci/each-change-has-its-tests.test.ts',
-  'test/ci/results-are-read.test.ts',
-  'test/deploy/compose-passes-the-settings-of-the-services.test.ts',
-  'test/deploy/dockerfile-names-the-bootstraps-versions.test.ts',
-  'test/docs/each-section-of-security-has-its-tests.test.ts',
-  'test/docs/the-documents-name-what-exists.test.ts',
-  'test/docs/the-metrics-and-limits-are-those-of-the-code.test.ts',
-  'test/docs/the-performance-page-is-current.test.ts',
-  'test/docs/the-picture-of-the-imports-is-true.test.ts',
-  'test/docs/the-settings-page-agrees-with-the-schemas.test.ts',
-  'test/docs/the-table-of-faults-is-the-plan.test.ts',
+  'test/ci/ci-runs-what-changed.test.ts',
   'test/first-run/tampered-download-is-not-run.test.ts',
   'test/operators/lists-are-paginated.test.ts',
   'test/operators/migrate-updates-the-schema.test.ts',
@@ -38,8 +23,6 @@ const FAST = [
   'test/soak/duplicates.test.ts',
   'test/soak/read-ends.test.ts',
   'test/soak/recovery.test.ts',
-  'test/support/every-failpoint-kills-in-a-test.test.ts',
-  'test/support/tiers.test.ts',
 ];
 
 /** Without a stack, but too long for `fast`; and it asserts a bound in seconds that a file beside it could stretch. */

@@ -1,6 +1,3 @@
-import { basename } from 'node:path';
-import type { SourceFile } from './source-file.ts';
-
 /**
  * Words that no file name and no exported name may contain, each with the term that replaces it. An entry of several
  * words stands for these words in sequence.
@@ -62,18 +59,3 @@ export const RETIRED_NAMES: Record<string, string> = {
   'who is online': 'presence reader',
   withdraw: 'cancel',
 };
-
-/** Finds the retired words in the name of a file and in the names that it exports. */
-export function findRetiredNames({ path, exports }: SourceFile): string[] {
-  return [basename(path), ...exports].flatMap((name) =>
-    Object.entries(RETIRED_NAMES)
-      .filter(([retired]) => containsWords(name, retired))
-      .map(([retired, term]) => `${path}: ${name} says "${retired}", use "${term}"`),
-  );
-}
-
-/** Compares whole words of a kebab-case, camelCase or UPPER_CASE name. */
-function containsWords(name: string, words: string): boolean {
-  const nameWords = name.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll(/[^A-Za-z\d]+/g, ' ');
-  return ` ${nameWords.toLowerCase()} `.includes(` ${words} `);
-}

@@ -1,9 +1,7 @@
-import { globSync, lstatSync, readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { expect, test } from '@jest/globals';
+import { globSync, lstatSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { demand, readText } from './files.ts';
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const MANIFESTS = 'node_modules/.pnpm/*/node_modules/{*,@*/*}/package.json';
 /** Licences that allow the use in a product and its distribution; one of several that a package offers is enough. */
 const ALLOWED = new Set([
@@ -23,15 +21,15 @@ const isAllowed = (licence: string) =>
     .split(' OR ')
     .some((choice) => choice.split(' AND ').every((part) => ALLOWED.has(part)));
 
-test('every installed package has a licence of the list', () => {
-  const own = globSync(MANIFESTS, { cwd: ROOT }).filter(
-    (path) => !lstatSync(`${ROOT}/${dirname(path)}`).isSymbolicLink(),
+/** Checks that every installed package has a licence of the list. */
+export function checkLicences(root: string): string[] {
+  const installed = globSync(MANIFESTS, { cwd: root }).filter(
+    (path) => !lstatSync(join(root, dirname(path))).isSymbolicLink(),
   );
-  const refused = own.flatMap((path) => {
-    const manifest = JSON.parse(readFileSync(`${ROOT}/${path}`, 'utf8')) as Manifest;
+  const problems = installed.flatMap((path) => {
+    const manifest = JSON.parse(readText(root, path)) as Manifest;
     const licence = manifest.license ?? manifest.licenses?.[0]?.type ?? 'none';
-    return isAllowed(licence) ? [] : [`${manifest.name}: ${licence}`];
+    return demand(isAllowed(licence), `${manifest.name} has the licence ${licence}`);
   });
-  expect(own.length).toBeGreaterThan(100);
-  expect(refused).toEqual([]);
-});
+  return [...problems, ...demand(installed.length > 100, 'hardly any package is installed')];
+}

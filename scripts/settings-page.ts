@@ -1,12 +1,12 @@
 import { globSync, readFileSync } from 'node:fs';
-import { environment as api } from '../../services/api/src/environment.ts';
-import { environmentSchema as cli } from '../../services/cli/src/stack.ts';
-import { environment as dashboard } from '../../services/dashboard/src/environment.ts';
-import { environment as deliveryWorker } from '../../services/delivery-worker/src/environment.ts';
-import { environment as deviceGateway } from '../../services/device-gateway/src/environment.ts';
-import { environment as scheduler } from '../../services/scheduler/src/environment.ts';
+import { environment as api } from '../services/api/src/environment.ts';
+import { environmentSchema as cli } from '../services/cli/src/stack.ts';
+import { environment as dashboard } from '../services/dashboard/src/environment.ts';
+import { environment as deliveryWorker } from '../services/delivery-worker/src/environment.ts';
+import { environment as deviceGateway } from '../services/device-gateway/src/environment.ts';
+import { environment as scheduler } from '../services/scheduler/src/environment.ts';
 
-const ROOT = new URL('../../', import.meta.url);
+const ROOT = new URL('../', import.meta.url);
 /** Files with schemas of variables, each with a docstring. */
 const SOURCES = ['packages/runtime/src/env.ts', 'services/*/src/environment.ts'];
 const CLI_SOURCE = 'services/cli/src/stack.ts';
