@@ -1,4 +1,5 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
+import { lagAt } from '../support/observer-lag.ts';
 import {
   checkFlagged,
   checkFlags,
@@ -9,7 +10,6 @@ import {
 import { checkReports } from './check-reports.ts';
 import { countRepeats, listExcessiveDuplicates } from './duplicates.ts';
 import type { Arrival, History, Outcomes, PushEnd, PushSample, SentPush, Try } from './history.ts';
-import { lagAt } from './observer-lag.ts';
 import { TENANT_NAMES } from './plan.ts';
 import {
   acceptedId,

@@ -1,11 +1,11 @@
 import type { ProviderChannelName } from '../../packages/core/src/channels.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { createLagRecord } from '../support/observer-lag.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
 import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 import type { Arrival, History, Refusal, RefusedConnect } from './history.ts';
-import { createLagRecord } from './observer-lag.ts';
 import { TENANT_NAMES, type TenantName } from './plan.ts';
 import { lastPart, MARK, openProviderLog } from './provider-log.ts';
 import { createRandom, type Random } from './random.ts';
