@@ -14,6 +14,7 @@ import type { Stack } from '../stack.ts';
 import { until } from '../until.ts';
 
 const ENDS_WITHIN_MS = 60_000;
+const READY_WITHIN_MS = 60_000;
 type Env = Record<string, string>;
 
 /** Processes of each service on servers of their own, which nothing starts again, and an app without limits. */
@@ -94,14 +95,17 @@ export async function openServiceSet(
       ...{ dev, services, servers, store, mongo, find, start, stop },
       api: (method, path, body) => callApi(dev, method, path, body),
       async killAt(service, failpoints, cause) {
-        const replace = async (more: Env) => {
+        const replace = async (more: Env): Promise<ServiceProcess> => {
           for (const old of services.filter((one) => one.service === service)) {
             await old.stop();
             services.splice(services.indexOf(old), 1);
           }
           const started = await start(service, more);
-          await started.untilReady();
-          return started;
+          const isReady = async () =>
+            !started.isRunning() || ((await started.probe('/readyz')).status === 200 && 'ready');
+          const state = await until(isReady, { timeoutMs: READY_WITHIN_MS, what: service });
+          // One that has ended came to the failpoint over work that was left before.
+          return state === 'ready' ? started : replace(more);
         };
         const killed = await replace({ FAILPOINTS: failpoints });
         const caused = await cause(killed);
