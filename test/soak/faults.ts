@@ -28,6 +28,8 @@ async function applyFault(
     'roll back redis': () => redis.restoreAfter(wait),
     'cut redis': () => during(redisProxy.cut, () => heal(redisProxy), wait),
     'drop responses of redis': () => during(redisProxy.dropResponses, () => heal(redisProxy), wait),
+    'kill mongodb': () => kill('mongodb', 0),
+    'stop mongodb': () => stopDuring('mongodb', 0, wait),
     'cut mongodb': () => during(mongoProxy.cut, () => heal(mongoProxy), wait),
     'drop responses of mongodb': () =>
       during(mongoProxy.dropResponses, () => heal(mongoProxy), wait),

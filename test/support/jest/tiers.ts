@@ -119,7 +119,6 @@ const FAULTS = [
   'test/faults/recipient-that-blocks-its-workers-fails-alone.test.ts',
   'test/faults/recipient-that-ends-its-workers-fails-alone.test.ts',
   'test/faults/redis-without-its-last-seconds-loses-no-push.test.ts',
-  'test/faults/response-that-throws-fails-its-recipient-alone.test.ts',
   'test/faults/slow-mongodb-loses-no-push.test.ts',
   'test/faults/small-memory-is-enough-for-large-pushes.test.ts',
   'test/faults/webhooks-lose-no-event.test.ts',
