@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type Attempt, attemptPush } from '../support/faults/attempts.ts';
 import {
   countArrivals,
   expectComplete,
@@ -7,6 +6,7 @@ import {
   untilAnotherArrived,
 } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { type Attempt, attemptPush } from '../support/faults/pushes.ts';
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 100_000, real: 20 };

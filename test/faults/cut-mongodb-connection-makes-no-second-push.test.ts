@@ -7,14 +7,19 @@ import {
   type CuttingProxy,
   startCuttingProxy,
 } from '../support/cutting-proxy.ts';
-import { attemptPush } from '../support/faults/attempts.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
 import {
   countArrivals,
   untilAllArrived,
   untilAnotherArrived,
 } from '../support/faults/expect-complete.ts';
-import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import {
+  attemptPush,
+  pushStatusOf,
+  type SentPush,
+  sendPush,
+  untilOutcomes,
+} from '../support/faults/pushes.ts';
 import { expectWholeOrAbsent, type SteadyPush } from '../support/faults/steady-pushes.ts';
 import { subscribePool } from '../support/faults/subscribe-pool.ts';
 import {

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type Attempt, attemptPush } from '../support/faults/attempts.ts';
 import {
   countArrivals,
   expectComplete,
@@ -9,6 +8,8 @@ import {
 } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import {
+  type Attempt,
+  attemptPush,
   expectPartlyClosed,
   type SentPush,
   sendPush,

@@ -5,13 +5,13 @@ import type { MqttDevice } from '../mqtt-device.ts';
 import { createLagRecord } from '../observer-lag.ts';
 import type { Stack } from '../stack.ts';
 import { until } from '../until.ts';
-import { type Attempt, attemptPush } from './attempts.ts';
 import {
   MAX_DUPLICATES_PER_DEVICE,
   MAX_DUPLICATES_PER_RECIPIENT,
   SETTLED_MS,
   untilAnotherArrived,
 } from './expect-complete.ts';
+import { type Attempt, attemptPush } from './pushes.ts';
 
 /** An election or a restart takes some time, on a busy machine more. */
 const RESPONSE_MS = 90_000;
