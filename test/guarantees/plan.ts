@@ -1,15 +1,15 @@
-const KILLED_GATEWAY = 'test/faults/killed-gateway-loses-no-push.test.ts';
+const KILLED_GATEWAY = 'test/faults/process-killed-or-frozen-midway-loses-no-push.test.ts';
 
 /** The tests of each guarantee of docs/guarantees.md. */
 export const GUARANTEE_TESTS: Readonly<Record<string, readonly string[]>> = {
   G1: [
     'test/faults/accepted-push-is-durable.test.ts',
-    'test/faults/flushed-redis-loses-no-push.test.ts',
+    'test/faults/emptied-redis-loses-no-push.test.ts',
   ],
   G2: [
     'test/guarantees/g2-same-key-and-body-get-the-same-response.test.ts',
     'test/guarantees/g2-retry-takes-over-from-a-dead-process.test.ts',
-    'test/faults/lost-mongodb-response-makes-no-second-push.test.ts',
+    'test/faults/cut-mongodb-connection-makes-no-second-push.test.ts',
   ],
   G3: [
     'test/guarantees/each-recipient-has-one-outcome.test.ts',
@@ -28,7 +28,7 @@ export const GUARANTEE_TESTS: Readonly<Record<string, readonly string[]>> = {
   ],
   G7: [
     'test/guarantees/g7-scheduled-push-is-never-early.test.ts',
-    'test/faults/killed-scheduler-loses-no-push.test.ts',
+    'test/faults/emptied-redis-loses-no-push.test.ts',
   ],
   G8: [
     'test/guarantees/g8-deleted-push-is-not-sent.test.ts',

@@ -62,7 +62,7 @@ export function findLeftOut(argv) {
   const needs = [
     // Only root may mount, and not in every container; tried in a mount namespace of its own.
     [
-      ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-mongodb', 'full-disk-of-redis'],
+      ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-a-server'],
       unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),
     ],
     [['test/console/', 'test/web-push/'], unlessBrowsers()],

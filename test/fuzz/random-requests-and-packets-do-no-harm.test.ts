@@ -2,12 +2,14 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { findTraces } from './find-traces.ts';
 import { type ApiFuzzReport, fuzzApi } from './fuzz-api.ts';
+import { fuzzMqtt } from './fuzz-mqtt.ts';
 import { createFuzzTarget, type FuzzTarget } from './fuzz-target.ts';
 import { type StackWatch, watchStack } from './watch-stack.ts';
 
-/** The same requests each time; `npm run fuzz` sends others. */
+/** The same requests and packets each time; `npm run fuzz` sends others. */
 const SEED = Number(process.env.CARILLON_FUZZ_SEED ?? 1);
 const PER_ROUTE = 25;
+const STREAMS = 1_000;
 
 let fixture: ProviderFixture;
 let target: FuzzTarget;
@@ -47,4 +49,16 @@ test('no process has ended, grown without bound, logged an unexpected error or l
 
 test('data of a tenant whose key no request had is unchanged', async () => {
   expect(await target.readVictim()).toEqual(before);
+});
+
+test(`${STREAMS} random streams end no gateway and disturb no other device (seed ${SEED})`, async () => {
+  const tenant = await fixture.tenant();
+  const packets = watchStack(fixture.stack, [tenant.apiKey]);
+  const { received, violations, secrets } = await fuzzMqtt(tenant, {
+    streams: STREAMS,
+    seed: SEED,
+  });
+  expect(violations).toEqual([]);
+  expect(received).toBe(10);
+  expect(packets.findViolations(secrets)).toEqual([]);
 });
