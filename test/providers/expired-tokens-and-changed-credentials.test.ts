@@ -5,11 +5,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
-import {
-  createApnsSecret,
-  openProviderFixture,
-  type ProviderFixture,
-} from '../support/providers/fixture.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
   type ProviderDevicePool,
@@ -17,6 +13,7 @@ import {
   registerBrowsers,
   registerIphones,
 } from '../support/providers/provider-device-pool.ts';
+import { createApnsSecret } from '../support/providers/sandbox.ts';
 import { until } from '../support/until.ts';
 
 const IPHONES = 1_000;

@@ -3,11 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import type { TestTenant } from '../support/api/tenants.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
-import {
-  createApnsSecret,
-  openProviderFixture,
-  type ProviderFixture,
-} from '../support/providers/fixture.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { countAttemptsOver } from '../support/providers/metrics.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
@@ -16,7 +12,8 @@ import {
   registerBrowsers,
   registerIphones,
 } from '../support/providers/provider-device-pool.ts';
-import { type SecondSandbox, startSecondSandbox } from '../support/providers/second-sandbox.ts';
+import { createApnsSecret } from '../support/providers/sandbox.ts';
+import { type OwnSandbox, startOwnSandbox } from '../support/providers/sandbox-process.ts';
 import { until } from '../support/until.ts';
 
 const IPHONES = 2_000;
@@ -35,7 +32,7 @@ const PROBES = 20;
 const DEADLINE_MS = 120_000;
 
 let fixture: ProviderFixture;
-let second: SecondSandbox;
+let second: OwnSandbox;
 let tenant: TestTenant;
 /** Another app, which reaches APNs elsewhere. */
 let other: TestTenant;
@@ -44,7 +41,7 @@ let androids: ProviderDevicePool;
 let browsers: ProviderDevicePool;
 let otherDevices: ProviderDevicePool;
 beforeAll(async () => {
-  [fixture, second] = await Promise.all([openProviderFixture(), startSecondSandbox()]);
+  [fixture, second] = await Promise.all([openProviderFixture(), startOwnSandbox()]);
   [tenant, other] = [await fixture.tenant(), await fixture.tenant()];
   await fixture.saveCredential(
     { app: other.app, channel: 'apns' },

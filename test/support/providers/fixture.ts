@@ -7,7 +7,13 @@ import { createTestTenant, type TestTenant } from '../api/tenants.ts';
 import { openStore, type TestStore } from '../open-store.ts';
 import type { StackOptions } from '../stack/env.ts';
 import { type Stack, startStack } from '../stack.ts';
-import { openSandbox, type Sandbox, type SandboxCredentials } from './sandbox.ts';
+import {
+  createApnsSecret,
+  createFcmSecret,
+  openSandbox,
+  type Sandbox,
+  type SandboxCredentials,
+} from './sandbox.ts';
 
 /** A stack with its sandbox and its database. */
 export interface ProviderFixture {
@@ -73,25 +79,6 @@ export async function openProvidersOf(stack: Stack): Promise<ProviderFixture> {
       await store.close();
       await stack.stop();
     },
-  };
-}
-
-/** The sandbox's signing key for APNs. */
-export function createApnsSecret({ apns, ca }: SandboxCredentials): ProviderSecret {
-  const { host, port, key, keyId, teamId } = apns;
-  return { kind: 'apns-token', key, keyId, teamId, gateway: { host, port, ca } };
-}
-
-/** The sandbox's service account. */
-function createFcmSecret({ fcm, ca }: SandboxCredentials): ProviderSecret {
-  const { project_id, client_email, private_key, token_uri } = fcm.serviceAccount;
-  return {
-    kind: 'fcm',
-    projectId: project_id,
-    clientEmail: client_email,
-    privateKey: private_key,
-    tokenUri: token_uri,
-    gateway: { host: fcm.host, port: fcm.port, ca },
   };
 }
 
