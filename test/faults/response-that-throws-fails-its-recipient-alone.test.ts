@@ -11,10 +11,10 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import {
   providerBatchesOf,
   providerBatchId,
-  registerFor,
   settingsFor,
   untilProviderCounts,
 } from '../support/providers/provider-batches.ts';
+import { registerFor } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
 const RECIPIENTS = 3;

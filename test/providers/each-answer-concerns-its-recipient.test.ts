@@ -8,10 +8,10 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import {
   type AppWithOneBadDevice,
   createAppWithOneBadDevice,
-  registerDevices,
   untilAccepted,
 } from '../support/providers/one-bad-recipient.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
+import { registerFor } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
 const GOOD = 299;
@@ -96,7 +96,7 @@ test(
 async function expectFewRequests(channel: (typeof CHANNELS)[number]): Promise<void> {
   const { sandbox, store } = fixture;
   const tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
-  const { tokens, addresses } = await registerDevices(fixture, tenant, channel, REVOKED);
+  const { tokens, addresses } = await registerFor(channel, tenant, sandbox, REVOKED);
   const [first = '', ...others] = tokens;
   await untilAccepted(fixture, await send(tenant, first), addresses.slice(0, 1), SOON_MS);
   for (const address of addresses) await sandbox.scriptPermanently(channel, address, REFUSAL);

@@ -7,8 +7,6 @@ import {
 import type { Attempt, ProviderClient, ProviderPush } from '../src/deliver/provider.ts';
 import { createPush } from './pushes.ts';
 
-const LAG_EVERY_MS = 50;
-
 let sandbox: OwnSandbox;
 let credentials: SandboxCredentials;
 beforeAll(async () => {
@@ -56,18 +54,4 @@ export function sendTo(
   changes: Partial<ProviderPush> = {},
 ): Promise<Attempt[]> {
   return Promise.all(addresses.map(client.prepare(createPush(changes), () => true)));
-}
-
-/** Runs a task. Returns its milliseconds, less three times the lag of a timer meanwhile. */
-export async function measureWithoutLag(task: () => Promise<unknown>): Promise<number> {
-  const startedAt = performance.now();
-  let [lastAt, lagMs] = [startedAt, 0];
-  const timer = setInterval(() => {
-    const now = performance.now();
-    lagMs = Math.max(lagMs, now - lastAt - LAG_EVERY_MS);
-    lastAt = now;
-  }, LAG_EVERY_MS);
-  await task();
-  clearInterval(timer);
-  return performance.now() - startedAt - 3 * lagMs;
 }

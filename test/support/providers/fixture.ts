@@ -83,8 +83,8 @@ export async function openProvidersOf(stack: Stack): Promise<ProviderFixture> {
 }
 
 /** A key pair made once, for nothing but tests. */
-const WEB_PUSH_PAIR: ProviderSecret = {
-  kind: 'web-push',
+export const WEB_PUSH_PAIR = {
+  kind: 'web-push' as const,
   publicKey:
     'BLHVd-Yf55lyZlkKr5ZgWPeC6EEQgnYn7PpfB_o5n0HRWvXCnyQcdyNix_p4BfnQygWIX74tgQgbW3aqjQ6vcts',
   privateKey: 'f67HL8PKb6W0s_Wxbg1uvkqPC6xdRRNH1IIVm_j0tmA',
