@@ -49,10 +49,9 @@ const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
 const PER_CHANNEL = 20;
 /** Faults of all providers, one after the other. */
 const FAULTS = [
-  { expireTokens: true },
   { dropEvery: 5 },
   { blackHole: true },
-  { refuseCredential: true },
+  { refuseCredential: true, expireTokens: true },
 ];
 const NO_FAULTS = { dropEvery: null, blackHole: false, refuseCredential: false };
 /** An address may have a secret of its receiver. */

@@ -11,6 +11,7 @@ export function measureLag() {
     lagMs = Math.max(lagMs, now - lastAt - EVERY_MS);
     lastAt = now;
   }, EVERY_MS);
+  timer.unref();
   const read = () => lagMs;
   return {
     read,
