@@ -132,7 +132,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: [
       GOAWAYS,
       'test/providers/expired-tokens-and-changed-credentials.test.ts',
-      'services/delivery-worker/test/apns/connection-failures-lose-no-push.test.ts',
+      'services/delivery-worker/test/connection-failures-lose-no-push.test.ts',
     ],
   },
   {
@@ -140,7 +140,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: [
       GOAWAYS,
       'test/providers/retry-after-is-honoured.test.ts',
-      'services/delivery-worker/test/fcm/connection-failures-lose-no-push.test.ts',
+      'services/delivery-worker/test/connection-failures-lose-no-push.test.ts',
     ],
   },
   {

@@ -77,7 +77,7 @@ const LONG = [
   'test/providers/provider-outage-does-not-delay-others.test.ts',
   'test/providers/retry-after-is-honoured.test.ts',
   'test/providers/goaways-and-drops-lose-no-push.test.ts',
-  'test/providers/large-push-sends-few-duplicates.test.ts',
+  'test/providers/killed-worker-sends-few-duplicates.test.ts',
   'test/providers/outcomes-of-20000-recipients-add-up.test.ts',
 ];
 
@@ -97,8 +97,6 @@ const LONG_SIDE_BY_SIDE = [
   'test/operators/stalled-scheduler-is-noticed.test.ts',
   'test/operators/stalled-worker-turns-unready-then-dead.test.ts',
   'test/providers/frozen-worker-sends-few-duplicates.test.ts',
-  'test/providers/killed-worker-sends-few-duplicates.test.ts',
-  'test/providers/late-renewal-releases-no-batch.test.ts',
   'test/providers/settlement-that-fails-is-repeated-not-the-request.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
   'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',
@@ -106,7 +104,9 @@ const LONG_SIDE_BY_SIDE = [
   'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
   'test/providers/expired-tokens-and-changed-credentials.test.ts',
+  'test/providers/options-reach-the-device-at-500-a-second.test.ts',
   'test/providers/queues-are-split-between-workers.test.ts',
+  'test/providers/sealing-key-rotates-as-documented.test.ts',
 ];
 
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
@@ -206,8 +206,6 @@ const STACK_SIDE_BY_SIDE = [
   'test/operators/older-backup-is-restored.test.ts',
   'test/operators/probes-report-what-each-service-did-last.test.ts',
   'test/operators/services-wait-for-mongodb-and-redis.test.ts',
-  'test/providers/reseal-keeps-all-credentials.test.ts',
-  'test/providers/sealing-key-rotates-as-documented.test.ts',
   'test/support/stack.test.ts',
   'test/traces/one-trace-follows-a-push.test.ts',
   'test/traces/tracing-is-off-by-default.test.ts',
