@@ -103,7 +103,7 @@ async function expectSent(): Promise<void> {
     return good.map(({ channel }) => channel).sort();
   };
   await until(async () => (await took()).length === CHANNELS.length, {
-    timeoutMs: 20_000,
+    timeoutMs: 60_000,
     what: `${push.id} is accepted by all providers`,
   });
   expect(await took()).toEqual(CHANNELS);

@@ -75,6 +75,12 @@ describe.each(['apns', 'fcm', 'web-push'] as const)('%s', (name) => {
     expect((await provider.sandbox.counts()).duplicates).toBe(0);
   });
 
+  if (name !== 'fcm')
+    test('a low stream limit loses no push', async () => {
+      await provider.sandbox.setFaults(name, { streamLimit: 5, delayMs: 10 });
+      expect(await sendToMany(channel.window)).toEqual(Array(channel.window).fill(SENT));
+    });
+
   test('a lost connection defers its pushes, sends none twice, and the next push opens another', async () => {
     expect(await sendToMany(1)).toEqual([SENT]);
     await provider.sandbox.reset();
