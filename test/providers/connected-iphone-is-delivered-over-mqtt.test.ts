@@ -165,10 +165,11 @@ test('a late receipt changes nothing once a push to several channels has ended',
 });
 
 test.each([
-  ['rejects it', { as: 'BadDeviceToken' }],
+  // These responses come after the receipt, on a busy machine too.
+  ['rejects it', { as: 'BadDeviceToken', delayMs: 1_500 }],
   // It is repeated at once: the receipt is still in flight then.
   ['does not process it', { do: 'refuse-stream' }],
-  ['is unavailable', { status: 503, headers: { 'retry-after': '0' } }],
+  ['is unavailable', { status: 503, headers: { 'retry-after': '0' }, delayMs: 1_500 }],
 ])('its receipt counts when APNs %s, and the push is not tried again', async (_how, response) => {
   await fixture.sandbox.script('apns', iphone.address, [response]);
   const push = await send(tenant, iphone.token);
