@@ -165,7 +165,7 @@ test('a late receipt changes nothing once a push to several channels has ended',
 });
 
 test.each([
-  // These responses come after the receipt, on a busy machine too.
+  // Delayed: the receipt comes before, on a busy machine too.
   ['rejects it', { as: 'BadDeviceToken', delayMs: 1_500 }],
   // It is repeated at once: the receipt is still in flight then.
   ['does not process it', { do: 'refuse-stream' }],
