@@ -12,11 +12,10 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import {
   providerBatchesOf,
   providerBatchId,
-  registerFor,
   settingsFor,
   untilProviderCounts,
 } from '../support/providers/provider-batches.ts';
-import type { ProviderDevicePool } from '../support/providers/provider-device-pool.ts';
+import { type ProviderDevicePool, registerFor } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
 const RECIPIENTS = 3;
