@@ -13,6 +13,14 @@ export interface CountedStatements {
   bytes?: string;
 }
 
+/** Statements that wait for the test. */
+export interface HeldStatements {
+  /** Resolves when the first one has arrived. */
+  reached: Promise<void>;
+  /** Lets all of them pass. */
+  release(): void;
+}
+
 /** Stands between a store and MongoDB, reads the statements that pass, and cuts the connection at one of them. */
 export interface CuttingProxy {
   port: number;
@@ -25,10 +33,13 @@ export interface CuttingProxy {
    */
   cutAtWrite(n: number, point: CutPoint, only?: CountedStatements): void;
   isCutDone(): boolean;
+  /** Holds the n-th statement from now on, counted from 1, and all that follow it, reads too. */
+  holdAt(n: number): HeldStatements;
   stop(): Promise<void>;
 }
 
 const WRITES = new Set(['insert', 'update', 'delete', 'findAndModify', 'createIndexes']);
+const STATEMENTS = new Set([...WRITES, 'find', 'aggregate', 'distinct']);
 
 /** MongoDB wire protocol: a header of 16 bytes, flags, then a section of kind 0 whose first field is the command. */
 const OP_MSG = 2013;
@@ -40,6 +51,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   let seen = 0;
   let cut: { n: number; point: CutPoint; only: CountedStatements } | undefined;
   let isCutDone = false;
+  let hold: ((message: Buffer, server: Socket) => boolean) | undefined;
 
   function track(socket: Socket): void {
     sockets.add(socket);
@@ -49,6 +61,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
 
   /** Passes a message on; false when the connection was cut by it. */
   function pass(message: Buffer, client: Socket, server: Socket): void {
+    if (hold?.(message, server)) return;
     const isCounted = isWriteTo(message, cut?.only);
     if (isCounted) seen += 1;
     const isCutPoint = isCounted && cut?.n === seen && !isCutDone;
@@ -90,6 +103,26 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
       cut = { n, point, only };
     },
     isCutDone: () => isCutDone,
+    holdAt(n) {
+      const reached = Promise.withResolvers<void>();
+      const held: (() => void)[] = [];
+      let statements = 0;
+      hold = (message, server) => {
+        if (!STATEMENTS.has(commandOf(message) ?? '')) return false;
+        statements += 1;
+        if (statements < n) return false;
+        reached.resolve();
+        held.push(() => server.write(message));
+        return true;
+      };
+      return {
+        reached: reached.promise,
+        release() {
+          hold = undefined;
+          for (const send of held) send();
+        },
+      };
+    },
     async stop() {
       for (const socket of sockets) socket.destroy();
       proxy.close();
@@ -98,14 +131,18 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   };
 }
 
+function commandOf(message: Buffer): string | undefined {
+  if (message.length <= COMMAND_OFFSET || message.readInt32LE(12) !== OP_MSG) return undefined;
+  return message.toString('latin1', COMMAND_OFFSET, message.indexOf(0, COMMAND_OFFSET));
+}
+
 function isWriteTo(message: Buffer, only: CountedStatements = {}): boolean {
-  if (message.length <= COMMAND_OFFSET || message.readInt32LE(12) !== OP_MSG) return false;
-  const end = message.indexOf(0, COMMAND_OFFSET);
-  const command = message.toString('latin1', COMMAND_OFFSET, end);
-  if (!WRITES.has(command) || command !== (only.command ?? command)) return false;
+  const command = commandOf(message);
+  if (command === undefined || !WRITES.has(command)) return false;
+  if (command !== (only.command ?? command)) return false;
   if (only.bytes !== undefined && !message.includes(only.bytes, 0, 'latin1')) return false;
   // Its value is the collection's name: a length of 4 bytes, then the text.
-  const nameAt = end + 5;
+  const nameAt = COMMAND_OFFSET + command.length + 5;
   const collection = message.toString('latin1', nameAt, message.indexOf(0, nameAt));
   return collection === (only.collection ?? collection);
 }
