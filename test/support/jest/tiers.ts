@@ -194,7 +194,6 @@ const STACK_SIDE_BY_SIDE = [
   'test/fuzz/random-packets-do-no-harm.test.ts',
   'test/fuzz/random-requests-do-no-harm.test.ts',
   'test/gateway/mqtt-clients-receive-and-reconnect.test.ts',
-  'test/guarantees/concurrent-completion-counts-once.test.ts',
   'test/guarantees/g10-push-status-and-device-info-agree.test.ts',
   'test/guarantees/g10-push-status-lists-pending-devices.test.ts',
   'test/guarantees/g9-newest-push-of-a-collapse-key-wins.test.ts',
