@@ -1,6 +1,7 @@
 import { batchId, fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import { createBatch } from '../src/create-batches.ts';
 import type { Batch, BatchDocument, PushDocument } from '../src/documents.ts';
 
@@ -105,4 +106,24 @@ export async function insertInboxRows(db: Db, holderId: string, collapse?: strin
       return { _id, ...row };
     }),
   );
+}
+
+/** One call of a function of the store. */
+export type Call = (store: TestStore) => unknown;
+
+/** A call, and the documents that it needs; `db` is not the store's own connection. */
+export interface Case {
+  given: (db: Db) => Promise<unknown>;
+  call: Call;
+}
+
+/** A case of each function, or several that send different statements, each by its name. */
+export type Cases = Record<string, Call | Case | Record<string, Call | Case>>;
+
+/** A call on a database with documents. */
+export const after = (given: Case['given'], call: Call): Case => ({ given, call });
+
+/** A call on documents of one collection. */
+export function on(collection: string, documents: object | object[], call: Call): Case {
+  return { given: (db) => insertDocuments(db, collection, ...[documents].flat()), call };
 }

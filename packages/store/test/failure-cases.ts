@@ -1,19 +1,21 @@
 import { failureCode, failureMask } from '@carillon/core/outcomes';
-import { Binary, type Db } from 'mongodb';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import { Binary } from 'mongodb';
 import type { RedriveDocument } from '../src/documents.ts';
 import type { BatchRecipients } from '../src/failed-recipients.ts';
 import {
   APP,
+  after,
   anHourAgo,
   BATCH,
+  type Call,
+  type Cases,
   embeddedBatch,
   insertDocuments,
+  on,
   PUSH,
   push,
   TOKENS,
 } from './document-fixtures.ts';
-import type { Case } from './registration-write-cases.ts';
 
 const REDRIVE = 'c'.repeat(24);
 const FAILED = Uint8Array.of(failureCode('payload-too-large'), 1, 1);
@@ -24,7 +26,7 @@ const redrive: RedriveDocument = {
   ...{ filter: {}, done: 0, recipients: 0, skipped: {} },
 };
 
-const insertRedrive = (db: Db) => insertDocuments(db, 'redrives', redrive);
+const onRedrive = (call: Call) => on('redrives', redrive, call);
 
 const failedPush = () => {
   const [failedAt, failures] = [anHourAgo(), failureMask(FAILED)];
@@ -39,7 +41,7 @@ const recipients: BatchRecipients = {
 const deviceQuery = { app: APP, token: 'device1', before: 'g', scanLimit: 10, limit: 10 };
 
 /** Functions for operators that never write. */
-export const FAILURE_READ_CASES: Record<string, (store: TestStore) => unknown> = {
+export const FAILURE_READ_CASES: Record<string, Call> = {
   'apps.search': (store) => store.apps.search('(a', [APP], 10),
   'apps.listIds': (store) => store.apps.listIds('all', 10),
   'collapse.filterSuperseded': (store) =>
@@ -68,13 +70,12 @@ export const FAILURE_READ_CASES: Record<string, (store: TestStore) => unknown> =
 };
 
 /** Functions that write re-drives and their reservations. */
-export const FAILURE_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
-  'failedRecipients.reserve': {
-    given: (db) => insertDocuments(db, 'pushes', failedPush()),
-    call: (store) => store.failedRecipients.reserve(REDRIVE, [recipients]),
-  },
-  'failedRecipients.release': {
-    async given(db) {
+export const FAILURE_WRITE_CASES: Cases = {
+  'failedRecipients.reserve': on('pushes', failedPush(), (store) =>
+    store.failedRecipients.reserve(REDRIVE, [recipients]),
+  ),
+  'failedRecipients.release': after(
+    async (db) => {
       const entry = { by: REDRIVE, bits: new Binary(Uint8Array.of(1)) };
       const { work, ...other } = failedPush();
       await insertDocuments(db, 'batches', {
@@ -82,22 +83,14 @@ export const FAILURE_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
       });
       await insertDocuments(db, 'pushes', other);
     },
-    call: (store) => store.failedRecipients.release(REDRIVE, [{ ...recipients, batch: BATCH }]),
-  },
-  'redrives.create': { call: (store) => store.redrives.create(APP, {}, [PUSH]) },
-  'redrives.setTotal': {
-    given: insertRedrive,
-    call: (store) => store.redrives.setTotal(redrive, 3),
-  },
-  'redrives.recordProgress': {
-    given: insertRedrive,
-    call: (store) =>
-      store.redrives.recordProgress(redrive, {
-        ...{ cursor: PUSH, done: 1, recipients: 2, skipped: { expired: 3 } },
-      }),
-  },
-  'redrives.end': {
-    given: insertRedrive,
-    call: (store) => store.redrives.end(redrive, 'finished'),
-  },
+    (store) => store.failedRecipients.release(REDRIVE, [{ ...recipients, batch: BATCH }]),
+  ),
+  'redrives.create': (store) => store.redrives.create(APP, {}, [PUSH]),
+  'redrives.setTotal': onRedrive((store) => store.redrives.setTotal(redrive, 3)),
+  'redrives.recordProgress': onRedrive((store) =>
+    store.redrives.recordProgress(redrive, {
+      ...{ cursor: PUSH, done: 1, recipients: 2, skipped: { expired: 3 } },
+    }),
+  ),
+  'redrives.end': onRedrive((store) => store.redrives.end(redrive, 'finished')),
 };

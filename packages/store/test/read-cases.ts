@@ -1,14 +1,13 @@
 import { Readable } from 'node:stream';
-import type { TestStore } from '../../../test/support/open-store.ts';
 import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
-import { ACCOUNT, APP, NEWER_PUSH, PUSH, push, TOKENS } from './document-fixtures.ts';
+import { ACCOUNT, APP, type Call, NEWER_PUSH, PUSH, push, TOKENS } from './document-fixtures.ts';
 
 async function drain(documents: AsyncIterable<object>): Promise<void> {
   for await (const _ of documents);
 }
 
 /** Functions that never write. */
-export const READ_CASES: Record<string, (store: TestStore) => unknown> = {
+export const READ_CASES: Record<string, Call> = {
   'accounts.find': (store) => store.accounts.find(ACCOUNT),
   'accounts.list': (store) => store.accounts.list('', 10),
   'apps.list': (store) => store.apps.list(ACCOUNT, '', 10),

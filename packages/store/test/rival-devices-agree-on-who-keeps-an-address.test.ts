@@ -27,8 +27,11 @@ function newAddress(): string {
   return `address${sequence}`;
 }
 
-/** Which device asks for the address: one that has none, the one that has it, or a new one. */
-type Asking = 'first' | 'second' | 'holder' | 'new';
+/**
+ * Which device asks for the address: one that has none, the one that has it, or a new one; the holder may also take
+ * another one.
+ */
+type Asking = 'first' | 'second' | 'holder' | 'new' | 'holder for another';
 
 test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one']>([
   ['first', ['first'], 'one'],
@@ -37,6 +40,7 @@ test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one'
   ['first', ['second', 'holder', 'new'], 'one'],
   ['first', ['first', 'new'], 'the last new one'],
   ['first', ['holder', 'second', 'second'], 'one'],
+  ['first', ['holder for another', 'first', 'holder'], 'one'],
   ['holder', ['first'], 'one'],
   ['holder', ['new', 'new'], 'one'],
   ['new', ['new'], 'one'],
@@ -63,8 +67,9 @@ test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one'
               last = registered.token;
               replaced.push(...registered.replaced);
             } else {
-              const token = tokens[name] ?? '';
-              replaced.push(...(await by.devices.setAddress(APP, token, addressOf(address))));
+              const token = tokens[name] ?? tokens.holder ?? '';
+              const asked = name === 'holder for another' ? `${address}, other` : address;
+              replaced.push(...(await by.devices.setAddress(APP, token, addressOf(asked))));
             }
           } catch (error) {
             expect(error).toBeInstanceOf(DeletedDeviceError);
