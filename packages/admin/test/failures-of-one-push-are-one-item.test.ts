@@ -1,24 +1,13 @@
 import { failureCode } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import {
-  deliver,
-  insertPush,
-  newTokens,
-  type StoreUnderTest,
-  startStore,
-} from '../../store/test/store-under-test.ts';
+import { expect, test } from '@jest/globals';
+import { deliver, insertPush, newTokens } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import { listFailures } from '../src/failures.ts';
 
 const APP = 'a'.repeat(24);
 const REJECTED = failureCode('rejected-by-provider');
 
-let database: StoreUnderTest;
-beforeAll(async () => {
-  database = await startStore();
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
 
 test('batches of one push are one item, and each page continues after the last one', async () => {
   const ids: string[] = [];

@@ -1,6 +1,6 @@
 import { batchId } from '@carillon/core/ids';
 import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, expect, test } from '@jest/globals';
 import {
   APP,
   anHourAgo,
@@ -11,15 +11,11 @@ import {
   PUSH,
   push,
 } from '../../store/test/document-fixtures.ts';
-import { type StoreUnderTest, startStore } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 
 const SEARCHED_PUSHES = 1_000;
 
-let server: StoreUnderTest;
-beforeAll(async () => {
-  server = await startStore();
-});
-afterAll(() => server?.stop());
+const server = useStore();
 beforeEach(() => server.clear());
 
 const find = (token: string, app = APP) => server.store.deviceOverviews.find(app, token);

@@ -2,7 +2,7 @@ import { fallbackBatchId } from '@carillon/core/ids';
 import { failureCode, failureMask, OUTCOMES } from '@carillon/core/outcomes';
 import { buildSettlementUpdate } from '@carillon/store/batch-table';
 import type { ProviderErrorEntry } from '@carillon/store/documents';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { beforeEach, describe, expect, test } from '@jest/globals';
 import {
   acknowledge,
   deliver,
@@ -10,10 +10,9 @@ import {
   LEASE_MS,
   newTokens,
   SHAPES,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import type { FailureQuery } from '../src/failures.ts';
 
 const APP = 'a'.repeat(24);
@@ -21,13 +20,7 @@ const TOO_LARGE = failureCode('payload-too-large');
 const REJECTED = failureCode('rejected-by-provider');
 const SETTLEMENT = { id: 'p', claim: 'c', latenciesMs: new Uint32Array(2) };
 
-let database: StoreUnderTest;
-beforeAll(async () => {
-  database = await startStore();
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
 beforeEach(() => database.clear());
 
 const list = (query: Partial<FailureQuery> = {}) =>

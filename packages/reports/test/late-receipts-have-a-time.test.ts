@@ -1,7 +1,7 @@
 import { isBatchId, pushStartMs } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { Batch } from '@carillon/store/documents';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import {
   acknowledge,
@@ -11,10 +11,9 @@ import {
   newTokens,
   RETENTION_MS,
   SHAPES,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import { FIRST_RECIPIENT } from '../src/recipients.ts';
 
 const APP = 'a'.repeat(24);
@@ -22,13 +21,8 @@ const APP = 'a'.repeat(24);
 const RECIPIENTS = 140;
 const DAY_MS = 86_400_000;
 
-let database: StoreUnderTest;
-let store: StoreUnderTest['store'];
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(() => database?.stop());
+const database = useStore();
+const { store } = database;
 
 async function find({ id }: TestPush) {
   const push = await store.pushOutcomes.find(APP, id);

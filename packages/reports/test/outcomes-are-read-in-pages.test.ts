@@ -1,28 +1,22 @@
 import { batchId } from '@carillon/core/ids';
 import { createBatchDocument } from '@carillon/store/create-batches';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import {
   deliver,
   expire,
   insertPush,
   newTokens,
   RETENTION_MS,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import type { ReportedPush } from '../src/push-outcomes.ts';
 import { FIRST_RECIPIENT, type RecipientCursor } from '../src/recipients.ts';
 
 const APP = 'a'.repeat(24);
 
-let database: StoreUnderTest;
-let store: StoreUnderTest['store'];
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(() => database?.stop());
+const database = useStore();
+const { store } = database;
 
 async function find({ id }: Pick<TestPush, 'id'>): Promise<ReportedPush> {
   const push = await store.pushOutcomes.find(APP, id);

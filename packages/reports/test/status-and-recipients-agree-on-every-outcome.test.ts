@@ -2,9 +2,8 @@ import { fallbackBatchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createBatch, createBatchDocument } from '@carillon/store/create-batches';
 import { iterateBatches } from '@carillon/store/final-outcomes';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
-import type { TestStore } from '../../../test/support/open-store.ts';
 import {
   acknowledge,
   countOutcomes,
@@ -16,10 +15,9 @@ import {
   readOutcomes,
   SHAPES,
   type Shape,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import type { ReportedPush } from '../src/push-outcomes.ts';
 import {
   FIRST_RECIPIENT,
@@ -29,15 +27,8 @@ import {
 
 const APP = 'a'.repeat(24);
 
-let database: StoreUnderTest;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 
 /** Checks that counts and single recipients report these outcomes, sorted by token, and the pages of the API the same. */
 async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<void> {

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import { describe, expect, test } from '@jest/globals';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatchDocument } from '../src/create-batches.ts';
 import type { Batch } from '../src/documents.ts';
@@ -15,19 +14,11 @@ import {
   newTokens,
   SHAPES,
   type Shape,
-  type StoreUnderTest,
-  startStore,
 } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
-let database: StoreUnderTest;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 
 async function readBatch(id: string): Promise<Batch | undefined> {
   const holder =

@@ -1,19 +1,15 @@
 import { CONSOLE_WRITE_CASES } from './console-write-cases.ts';
 import type { Call, Case, Cases } from './document-fixtures.ts';
-import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
-import { READ_CASES } from './read-cases.ts';
+import { REDRIVE_WRITE_CASES } from './redrive-write-cases.ts';
 import { REGISTRATION_WRITE_CASES } from './registration-write-cases.ts';
 import { WEBHOOK_WRITE_CASES } from './webhook-write-cases.ts';
-
-/** Calls of the functions that never write. */
-export const ALL_READS: Record<string, Call> = { ...READ_CASES, ...FAILURE_READ_CASES };
 
 /** Cases of the functions that write. */
 export const ALL_WRITES: Cases = {
   ...REGISTRATION_WRITE_CASES,
   ...PUSH_WRITE_CASES,
-  ...FAILURE_WRITE_CASES,
+  ...REDRIVE_WRITE_CASES,
   ...CONSOLE_WRITE_CASES,
   ...WEBHOOK_WRITE_CASES,
 };

@@ -1,25 +1,18 @@
 import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import { expect, test } from '@jest/globals';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatch } from '../src/create-batches.ts';
 import type { PushDocument } from '../src/documents.ts';
-import { LEASE_MS, RETENTION_MS, type StoreUnderTest, startStore } from './store-under-test.ts';
+import { LEASE_MS, RETENTION_MS } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
 const POOL_SIZE = 120;
 /** More than there are. */
 const LARGE_COUNT = 10_000;
 
-let database: StoreUnderTest;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 
 const tokenOf = (n: number) => `device${n}`;
 const pushes = () => database.pushes;

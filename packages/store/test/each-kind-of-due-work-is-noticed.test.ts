@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, expect, test } from '@jest/globals';
 import {
   ACCOUNT,
   APP,
@@ -10,13 +10,9 @@ import {
   insertDocuments,
   push,
 } from './document-fixtures.ts';
-import { type StoreUnderTest, startStore } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
-let under: StoreUnderTest;
-beforeAll(async () => {
-  under = await startStore();
-});
-afterAll(() => under?.stop());
+const under = useStore();
 beforeEach(async () => {
   await under.clear();
   await under.store.suspensions.refresh();

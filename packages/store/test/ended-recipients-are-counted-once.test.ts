@@ -1,6 +1,6 @@
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { FINAL_OUTCOMES, processCounts } from '@carillon/core/process-counts';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import {
   acknowledge,
   deliver,
@@ -10,20 +10,18 @@ import {
   RETENTION_MS,
   SHAPES,
   type StoreUnderTest,
-  startStore,
   type TestPush,
 } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
 /** Enough for two processes to race in every order. */
 const PUSHES = 20;
 
-let database: StoreUnderTest;
+const database = useStore();
 let other: StoreUnderTest['store'];
 beforeAll(async () => {
-  database = await startStore();
   other = await database.connect();
 });
-afterAll(() => database?.stop());
 
 /** Returns the outcomes that are counted during a call. */
 async function countDuring(call: () => Promise<unknown>): Promise<Record<string, number>> {

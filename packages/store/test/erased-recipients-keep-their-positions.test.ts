@@ -1,6 +1,6 @@
 import { ERASED_TOKEN } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
 import {
@@ -10,20 +10,14 @@ import {
   LEASE_MS,
   newTokens,
   SHAPES,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
 const APP = 'a'.repeat(24);
 
-let database: StoreUnderTest;
-let store: StoreUnderTest['store'];
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(() => database?.stop());
+const database = useStore();
+const { store } = database;
 
 async function listRecipients({ id }: TestPush): Promise<[string, string][]> {
   const push = await store.pushOutcomes.find(APP, id);

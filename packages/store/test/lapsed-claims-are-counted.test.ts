@@ -1,18 +1,10 @@
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import { describe, expect, test } from '@jest/globals';
 import type { ClaimedBatch } from '../src/batch-table.ts';
 import type { Batch } from '../src/documents.ts';
 import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
-import {
-  insertPush,
-  LEASE_MS,
-  newTokens,
-  SHAPES,
-  type Shape,
-  type StoreUnderTest,
-  startStore,
-} from './store-under-test.ts';
+import { insertPush, LEASE_MS, newTokens, SHAPES, type Shape } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
 const PROGRESS = {
   outcomes: Uint8Array.of(OUTCOMES.sent),
@@ -21,13 +13,8 @@ const PROGRESS = {
 };
 const TRYING = { position: 0, attempts: 2 };
 
-let database: StoreUnderTest;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(() => database?.stop());
+const database = useStore();
+const { store } = database;
 
 describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
   async function insertBatch(): Promise<string> {

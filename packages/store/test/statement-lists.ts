@@ -2,8 +2,9 @@ import type { Db, Document } from 'mongodb';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { createReports } from '../../reports/src/reports.ts';
 import { createWebhookStore } from '../../webhooks/src/webhook-store.ts';
-import { ALL_READS, ALL_WRITES, listCases } from './all-cases.ts';
+import { ALL_WRITES, listCases } from './all-cases.ts';
 import type { Case } from './document-fixtures.ts';
+import { READ_CASES } from './read-cases.ts';
 
 /** The packages that send statements to MongoDB. */
 export const ROOMS = ['store', 'reports', 'webhooks'] as const;
@@ -19,7 +20,7 @@ const WITHOUT_LIST = ['migrate', 'schema.clear'];
 /** Runs of functions that begin at random, so many that each beginning is among them. */
 const RUNS: Readonly<Record<string, number>> = { 'outbox.claim': 40 };
 
-const CASES = { ...ALL_READS, ...ALL_WRITES };
+const CASES = { ...READ_CASES, ...ALL_WRITES };
 
 /**
  * Runs the cases of all functions that reach MongoDB, and lists the statements that the server got.
