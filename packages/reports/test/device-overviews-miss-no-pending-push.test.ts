@@ -11,6 +11,7 @@ import {
   PUSH,
   push,
 } from '../../store/test/document-fixtures.ts';
+import { profile } from '../../store/test/store-under-test.ts';
 import { useStore } from '../../store/test/use-store.ts';
 
 const SEARCHED_PUSHES = 1_000;
@@ -79,14 +80,8 @@ test('an absent or deleted device, or one of another app, is not found', async (
 
 /** Reads a device and returns the number of documents that MongoDB examined. */
 async function countDocuments(token: string, expected: readonly string[]): Promise<number> {
-  const { db } = server;
-  await db.command({ profile: 2 });
-  expect(await pendingPushes(token)).toEqual(expected);
-  await db.command({ profile: 0 });
-  const searches = await db
-    .collection('system.profile')
-    .find({ ns: `${db.databaseName}.pushes`, 'command.aggregate': 'pushes' })
-    .toArray();
+  const search = async () => expect(await pendingPushes(token)).toEqual(expected);
+  const searches = await profile(server, search, { 'command.aggregate': 'pushes' });
   expect(searches.at(-1)).not.toHaveProperty('hasSortStage');
   return Number(searches.at(-1)?.docsExamined);
 }

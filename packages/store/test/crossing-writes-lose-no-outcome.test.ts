@@ -1,19 +1,22 @@
 import { fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { processCounts } from '@carillon/core/process-counts';
+import { FINAL_OUTCOMES, processCounts } from '@carillon/core/process-counts';
 import { describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
 import { createBatch } from '../src/create-batches.ts';
 import { type Crossing, useCrossings } from './crossings.ts';
 import {
+  APP,
   acknowledge,
+  complete,
   countOutcomes,
   deliver,
+  deliverToInboxes,
   expire,
   insertPush,
+  markDeleted,
   newTokens,
-  RETENTION_MS,
   readOutcomes,
   SHAPES,
   type Shape,
@@ -29,10 +32,6 @@ type Call = (by: TestStore, push: TestPush) => Promise<unknown>;
 
 const insert = (shape: Shape) => insertPush(database, newTokens(2), { shape });
 
-/** Delivers a push to devices that are all offline. */
-const deliverToInboxes: Call = (by, push) =>
-  deliver(by, push, Object.fromEntries(push.tokens.map((token) => [token, OUTCOMES.inbox])));
-
 async function insertInInboxes(shape: Shape): Promise<TestPush> {
   const push = await insert(shape);
   await deliverToInboxes(store, push);
@@ -44,8 +43,6 @@ async function insertExpired(shape: Shape): Promise<TestPush> {
   await expire(database, push);
   return push;
 }
-
-const complete: Call = (by, { id }) => by.pushCompletion.completeIfDone(id, RETENTION_MS);
 
 const acknowledgeAll: Call = async (by, push) => {
   for (const token of push.tokens) await acknowledge({ ...database, store: by }, push, token);
@@ -80,20 +77,25 @@ async function crossBoth(
   return [...seen].sort();
 }
 
-test.each(SHAPES)(
-  'a push is delivered or deleted, or both in part, recipients %s',
-  async (shape) => {
-    const end: Call = async (by, push) => {
-      const { app = '' } = (await database.pushes.findOne({ _id: push.id })) ?? {};
-      await by.pushCompletion.markDeleted(app, push.id);
-      await complete(by, push);
-    };
-    const calls = [(by: TestStore, push: TestPush) => deliver(by, push, {}), end] as const;
-    expect(await crossBoth(() => insert(shape), calls)).toEqual(['deleted', 'delivered']);
-  },
-);
+/** Returns the outcomes that are counted during a call. */
+async function countDuring(call: () => Promise<unknown>): Promise<Record<string, number>> {
+  const before = { ...processCounts.recipients.get('mqtt') };
+  await call();
+  const after = processCounts.recipients.get('mqtt');
+  const entries = FINAL_OUTCOMES.map((name) => [name, (after?.[name] ?? 0) - (before[name] ?? 0)]);
+  return Object.fromEntries(entries.filter(([, n]) => n !== 0));
+}
 
 describe.each(SHAPES)('recipients %s:', (shape) => {
+  test('a recipient of a push that is deleted during its delivery is delivered or deleted', async () => {
+    const end: Call = async (by, push) => {
+      await markDeleted(by, push);
+      await complete(by, push);
+    };
+    const ends = await crossBoth(() => insert(shape), [(by, push) => deliver(by, push, {}), end]);
+    expect(ends).toEqual(['deleted', 'delivered']);
+  });
+
   test('a recipient whose receipt arrives while its batch is settled is delivered', async () => {
     const ends = await crossBoth(
       () => insert(shape),
@@ -115,16 +117,21 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expect(ends).toEqual(['delivered', 'expired']);
   });
 
+  async function insertOlderAndNewer(): Promise<[TestPush, TestPush]> {
+    const tokens = newTokens(2);
+    const key = { shape, collapse: `c-${tokens[0]}` };
+    const older = await insertPush(database, tokens, key);
+    await deliverToInboxes(store, older);
+    return [older, await insertPush(database, tokens, key)];
+  }
+
   test('a row replaced while its push expires is superseded or expired', async () => {
     const newer = new Map<string, TestPush>();
     const given = async () => {
-      const tokens = newTokens(2);
-      const key = { shape, collapse: `c-${tokens[0]}` };
-      const push = await insertPush(database, tokens, key);
-      await deliverToInboxes(store, push);
-      await expire(database, push);
-      newer.set(push.id, await insertPush(database, tokens, key));
-      return push;
+      const [older, next] = await insertOlderAndNewer();
+      await expire(database, older);
+      newer.set(older.id, next);
+      return older;
     };
     const replace: Call = (by, { id }) => deliverToInboxes(by, newer.get(id) as TestPush);
     expect(await crossBoth(given, [complete, replace])).toEqual(['expired', 'superseded']);
@@ -151,7 +158,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     const work = createBatch('fcm', [first, second], 'closed', new Date());
     const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
     await database.batches.insertOne({
-      ...{ _id: fallbackBatchId(push.batchIds[0] ?? ''), push: push.id, app: 'a'.repeat(24) },
+      ...{ _id: fallbackBatchId(push.batchIds[0] ?? ''), push: push.id, app: APP },
       ...{ from: first, to: second, work: { ...work, fallback: true, outcomes } },
     });
     await expire(database, push);
@@ -159,23 +166,19 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
   }
 
   test('processes that end a push count each recipient once, with its strongest outcome', async () => {
-    const before = { ...processCounts.recipients.get('mqtt') };
     let ended = 0;
-    await cross({
-      given: insertWithFallback,
-      held: complete,
-      meanwhile: complete,
-      async check(push) {
-        ended += 1;
-        expect(await endedOutcomes(push)).toEqual(['expired', 'sent', 'delivered', 'expired']);
-      },
-    });
-    const after = processCounts.recipients.get('mqtt');
-    for (const [outcome, count] of Object.entries({ expired: 2, sent: 1, delivered: 1 }) as [
-      'sent',
-      number,
-    ][])
-      expect((after?.[outcome] ?? 0) - (before[outcome] ?? 0)).toBe(count * ended);
+    const counted = await countDuring(() =>
+      cross({
+        given: insertWithFallback,
+        held: complete,
+        meanwhile: complete,
+        async check(push) {
+          ended += 1;
+          expect(await endedOutcomes(push)).toEqual(['expired', 'sent', 'delivered', 'expired']);
+        },
+      }),
+    );
+    expect(counted).toEqual({ expired: 2 * ended, sent: ended, delivered: ended });
   });
 
   test('a request while a push ends shows no outcome that the push does not have', async () => {
@@ -188,5 +191,39 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     };
     await crossBoth(insertWithFallback, [complete, request]);
     expect([...seen].sort()).toEqual(['delivered', 'expired', 'inbox', 'sent']);
+  });
+
+  test('receipts are counted when they arrive, the rest when the push expires, and each once', async () => {
+    const push = await insertPush(database, newTokens(4), { shape });
+    const [online = '', early = ''] = push.tokens;
+    await deliverToInboxes(store, push, online);
+    const receive = () => acknowledge(database, push, early);
+    expect(await countDuring(receive)).toEqual({ delivered: 1 });
+    // The receipt of a device that sends it twice.
+    expect(await countDuring(receive)).toEqual({});
+    await expire(database, push);
+    expect(await countDuring(() => complete(store, push))).toEqual({ expired: 2 });
+    expect(await countDuring(() => complete(store, push))).toEqual({});
+  });
+
+  test('recipients of a push that is deleted before a worker claims it are counted', async () => {
+    const push = await insert(shape);
+    await markDeleted(store, push);
+    expect(await countDuring(() => complete(store, push))).toEqual({ deleted: 2 });
+  });
+
+  test('recipients that a newer push of the collapse key has replaced are counted', async () => {
+    const [older, newer] = await insertOlderAndNewer();
+    await deliverToInboxes(store, newer);
+    expect(await countDuring(() => complete(store, older))).toEqual({ superseded: 2 });
+    await expire(database, newer);
+    expect(await countDuring(() => complete(store, newer))).toEqual({ expired: 2 });
+  });
+
+  test('recipients whose device is deleted are counted', async () => {
+    const push = await insertInInboxes(shape);
+    const clear = () => store.deletedDevices.clearLeftovers('app', push.tokens[1] ?? '');
+    expect(await countDuring(clear)).toEqual({ gone: 1 });
+    expect(await countDuring(() => complete(store, push))).toEqual({});
   });
 });

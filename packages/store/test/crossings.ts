@@ -24,7 +24,7 @@ export interface Crossing<T> {
  *   when it has ended; returns how many crossings there were
  */
 export function useCrossings(under: StoreUnderTest) {
-  const pairs: Awaited<ReturnType<typeof startPair>>[] = [];
+  const pairs: Pair[] = [];
   beforeAll(async () => {
     for (let n = 0; n < PAIRS; n += 1) pairs.push(await startPair(under));
   });
@@ -33,7 +33,7 @@ export function useCrossings(under: StoreUnderTest) {
   return async <T>({ given, held, meanwhile, check }: Crossing<T>): Promise<number> => {
     let crossings = 0;
     let isOver = false;
-    const crossOne = async ({ proxy, holdable, free }: (typeof pairs)[number]) => {
+    const crossOne = async ({ proxy, holdable, free }: Pair) => {
       crossings += 1;
       const hold = proxy.holdAt(crossings);
       const documents = await given();
@@ -57,7 +57,10 @@ export function useCrossings(under: StoreUnderTest) {
   };
 }
 
-async function startPair({ uri, connect }: StoreUnderTest) {
+export type Pair = Awaited<ReturnType<typeof startPair>>;
+
+/** Connects two processes: the statements of the one can be held. */
+export async function startPair({ uri, connect }: StoreUnderTest) {
   const { port, pathname } = new URL(uri);
   const proxy = await startCuttingProxy(Number(port));
   const proxied = `mongodb://127.0.0.1:${proxy.port}${pathname}`;

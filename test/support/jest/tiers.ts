@@ -151,8 +151,6 @@ const STACK_SIDE_BY_SIDE = [
   'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
   'packages/presence/test/figures-of-all-processes-add-up.test.ts',
   'packages/presence/test/presence-refresher.test.ts',
-  'packages/reports/test/device-overviews-miss-no-pending-push.test.ts',
-  'packages/store/test/migrations-run-one-at-a-time-and-continue-after-a-kill.test.ts',
   'services/cli/test/simulated-devices-register-and-connect.test.ts',
   'services/delivery-worker/test/apns/connection-failures-lose-no-push.test.ts',
   'services/delivery-worker/test/failed-pushes-are-redriven-once.test.ts',
