@@ -85,7 +85,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: [
       UNRESPONSIVE_REDIS,
       'packages/presence/test/silent-servers-are-left-soon.test.ts',
-      'packages/queue/test/queue-opened-while-redis-stalls-works-afterwards.test.ts',
+      'packages/queue/test/queues-work-after-stalls-and-wrong-clocks.test.ts',
     ],
   },
   { fault: 'Redis out of memory', files: [UNRESPONSIVE_REDIS] },
@@ -120,7 +120,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     fault: 'a clock five minutes off that jumps, in each service; a second in MongoDB',
     files: [
       'test/faults/wrong-clock-sends-nothing-early.test.ts',
-      'packages/queue/test/wrong-clocks-stop-no-queue.test.ts',
+      'packages/queue/test/queues-work-after-stalls-and-wrong-clocks.test.ts',
     ],
   },
   {

@@ -13,6 +13,13 @@ export interface CountedStatements {
   bytes?: string;
 }
 
+/** What a proxy has passed on. */
+export interface Traffic {
+  statements: number;
+  bytesIn: number;
+  bytesOut: number;
+}
+
 /** Statements that wait for the test. */
 export interface HeldStatements {
   /** Resolves when the first one has arrived. */
@@ -33,6 +40,8 @@ export interface CuttingProxy {
    */
   cutAtWrite(n: number, point: CutPoint, only?: CountedStatements): void;
   isCutDone(): boolean;
+  /** Statements since the start, also those that read, and the bytes of them and of their responses. */
+  traffic(): Traffic;
   /** Holds the n-th statement from now on, counted from 1, and all that follow it, reads too. */
   holdAt(n: number): HeldStatements;
   stop(): Promise<void>;
@@ -51,6 +60,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   let seen = 0;
   let cut: { n: number; point: CutPoint; only: CountedStatements } | undefined;
   let isCutDone = false;
+  const traffic: Traffic = { statements: 0, bytesIn: 0, bytesOut: 0 };
   let hold: ((message: Buffer, server: Socket) => boolean) | undefined;
 
   function track(socket: Socket): void {
@@ -81,15 +91,24 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
     track(client);
     track(server);
     let pending = Buffer.alloc(0);
+    let isStatement = false;
     client.on('data', (bytes: Buffer) => {
       pending = Buffer.concat([pending, bytes]);
       while (pending.length >= 4 && pending.length >= pending.readInt32LE(0)) {
         const message = pending.subarray(0, pending.readInt32LE(0));
         pending = pending.subarray(message.length);
+        isStatement = STATEMENTS.has(commandOf(message) ?? '');
+        if (isStatement) {
+          traffic.statements += 1;
+          traffic.bytesIn += message.length;
+        }
         pass(message, client, server);
       }
     });
-    server.on('data', (bytes: Buffer) => client.write(bytes));
+    server.on('data', (bytes: Buffer) => {
+      if (isStatement) traffic.bytesOut += bytes.length;
+      client.write(bytes);
+    });
     client.once('close', () => server.destroy());
     server.once('close', () => client.destroy());
   });
@@ -103,6 +122,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
       cut = { n, point, only };
     },
     isCutDone: () => isCutDone,
+    traffic: () => ({ ...traffic }),
     holdAt(n) {
       const reached = Promise.withResolvers<void>();
       const held: (() => void)[] = [];
