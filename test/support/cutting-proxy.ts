@@ -61,7 +61,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   let cut: { n: number; point: CutPoint; only: CountedStatements } | undefined;
   let isCutDone = false;
   const traffic: Traffic = { statements: 0, bytesIn: 0, bytesOut: 0 };
-  let hold: ((message: Buffer, server: Socket) => boolean) | undefined;
+  const holder = createHolder();
 
   function track(socket: Socket): void {
     sockets.add(socket);
@@ -71,7 +71,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
 
   /** Passes a message on; false when the connection was cut by it. */
   function pass(message: Buffer, client: Socket, server: Socket): void {
-    if (hold?.(message, server)) return;
+    if (holder.hold(message, server)) return;
     const isCounted = isWriteTo(message, cut?.only);
     if (isCounted) seen += 1;
     const isCutPoint = isCounted && cut?.n === seen && !isCutDone;
@@ -123,7 +123,21 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
     },
     isCutDone: () => isCutDone,
     traffic: () => ({ ...traffic }),
-    holdAt(n) {
+    holdAt: holder.holdAt,
+    async stop() {
+      for (const socket of sockets) socket.destroy();
+      proxy.close();
+      await once(proxy, 'close');
+    },
+  };
+}
+
+function createHolder() {
+  let hold = (_message: Buffer, _server: Socket): boolean => false;
+  return {
+    /** Returns whether a message has to wait. */
+    hold: (message: Buffer, server: Socket) => hold(message, server),
+    holdAt(n: number): HeldStatements {
       const reached = Promise.withResolvers<void>();
       const held: (() => void)[] = [];
       let statements = 0;
@@ -138,15 +152,10 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
       return {
         reached: reached.promise,
         release() {
-          hold = undefined;
+          hold = () => false;
           for (const send of held) send();
         },
       };
-    },
-    async stop() {
-      for (const socket of sockets) socket.destroy();
-      proxy.close();
-      await once(proxy, 'close');
     },
   };
 }
