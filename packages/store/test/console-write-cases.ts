@@ -17,19 +17,27 @@ const entry = {
   ...{ address: '192.0.2.1', requestId: 'request' },
 };
 
-const onOperator = (call: Call) => on('operators', operator, call);
+const onOperator = (call: Call) => on({ operators: operator }, call);
 const onSession = (call: Call) =>
   on(
-    'sessions',
-    { _id: new Binary(DIGEST), operator: OPERATOR, createdAt: NOW, seenAt: NOW, expiresAt: LATER },
+    {
+      sessions: {
+        _id: new Binary(DIGEST),
+        operator: OPERATOR,
+        createdAt: NOW,
+        seenAt: NOW,
+        expiresAt: LATER,
+      },
+    },
     call,
   );
 const onInvite = (fields: object, call: Call) =>
   on(
-    'invites',
     {
-      ...{ _id: new Binary(DIGEST), id: INVITE, kind: 'setup', role: 'owner', accounts: 'all' },
-      ...{ expiresAt: LATER, ...fields },
+      invites: {
+        ...{ _id: new Binary(DIGEST), id: INVITE, kind: 'setup', role: 'owner', accounts: 'all' },
+        ...{ expiresAt: LATER, ...fields },
+      },
     },
     call,
   );

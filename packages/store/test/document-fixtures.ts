@@ -123,7 +123,11 @@ export type Cases = Record<string, Call | Case | Record<string, Call | Case>>;
 /** A call on a database with documents. */
 export const after = (given: Case['given'], call: Call): Case => ({ given, call });
 
-/** A call on documents of one collection. */
-export function on(collection: string, documents: object | object[], call: Call): Case {
-  return { given: (db) => insertDocuments(db, collection, ...[documents].flat()), call };
+/** A call on documents of some collections. */
+export function on(documents: Record<string, object | object[]>, call: Call): Case {
+  const given = async (db: Db) => {
+    for (const [collection, some] of Object.entries(documents))
+      await insertDocuments(db, collection, ...[some].flat());
+  };
+  return { given, call };
 }

@@ -83,16 +83,16 @@ export const PUSH_WRITE_CASES: Cases = {
     (db) => insertKeyedPush(db),
     (store) => store.pushes.findByIdempotencyKey(APP, 'key'),
   ),
-  'pushes.renewAcceptingLease': on('pushes', push({ state: 'accepting' }), (store) =>
+  'pushes.renewAcceptingLease': on({ pushes: push({ state: 'accepting' }) }, (store) =>
     store.pushes.renewAcceptingLease(PUSH),
   ),
-  'pushes.abandon': on('pushes', push({ state: 'accepting' }), (store) =>
+  'pushes.abandon': on({ pushes: push({ state: 'accepting' }) }, (store) =>
     store.pushes.abandon(PUSH),
   ),
-  'pushes.commit': on('pushes', push({ state: 'accepting' }), (store) =>
+  'pushes.commit': on({ pushes: push({ state: 'accepting' }) }, (store) =>
     store.pushes.commit(PUSH, 'open'),
   ),
-  'pushes.openDue': on('pushes', push({ state: 'scheduled', dueAt: anHourAgo() }), (store) =>
+  'pushes.openDue': on({ pushes: push({ state: 'scheduled', dueAt: anHourAgo() }) }, (store) =>
     store.pushes.openDue(),
   ),
   'batches.insert': (store) =>
@@ -100,51 +100,50 @@ export const PUSH_WRITE_CASES: Cases = {
       Array.from({ length: 45 }, (_, n) => batch({ _id: `${BATCH.slice(0, -2)}${n + 10}` })),
       async () => true,
     ),
-  'batches.removeAll': on('batches', batch(), (store) => store.batches.removeAll(PUSH)),
-  'batches.removeOrphan': on('batches', batch({ work: embeddedBatch(CLAIM_FIELDS) }), (store) =>
+  'batches.removeAll': on({ batches: batch() }, (store) => store.batches.removeAll(PUSH)),
+  'batches.removeOrphan': on({ batches: batch({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
     store.batches.removeOrphan({ id: BATCH, claim: CLAIM_FIELDS.claim }),
   ),
   'batches.insertIfAbsent': (store) => store.batches.insertIfAbsent([batch()]),
-  'batches.release': on('batches', batch({ work: embeddedBatch({ state: 'waiting' }) }), (store) =>
-    store.batches.release(PUSH, 64),
+  'batches.release': on(
+    { batches: batch({ work: embeddedBatch({ state: 'waiting' }) }) },
+    (store) => store.batches.release(PUSH, 64),
   ),
   'fanOuts.claim': on(
-    'pushes',
-    push({ fan: { seq: 0, next: 0, done: false, at: anHourAgo() } }),
+    { pushes: push({ fan: { seq: 0, next: 0, done: false, at: anHourAgo() } }) },
     (store) => store.fanOuts.claim(PUSH, 6_000),
   ),
-  'fanOuts.beginPage': on('pushes', push({ fan: claimedFan }), (store) =>
+  'fanOuts.beginPage': on({ pushes: push({ fan: claimedFan }) }, (store) =>
     store.fanOuts.beginPage(claimedFanOut, { from: '', to: 'b', next: 0 }),
   ),
-  'fanOuts.endStep': on('pushes', push({ fan: claimedFan }), (store) =>
+  'fanOuts.endStep': on({ pushes: push({ fan: claimedFan }) }, (store) =>
     store.fanOuts.endStep(claimedFanOut, { done: true }),
   ),
   'batchTable.claim': {
-    'one call': on('pushes', push({ work: embeddedBatch() }), (store) =>
+    'one call': on({ pushes: push({ work: embeddedBatch() }) }, (store) =>
       store.batchTable.claim(PUSH, 'r:1', 6_000),
     ),
     'concurrent calls': on(
-      'pushes',
-      [push({ work: embeddedBatch() }), push({ _id: NEWER_PUSH, work: embeddedBatch() })],
+      {
+        pushes: [push({ work: embeddedBatch() }), push({ _id: NEWER_PUSH, work: embeddedBatch() })],
+      },
       (store) =>
         Promise.all([PUSH, NEWER_PUSH].map((id) => store.batchTable.claim(id, 'r:1', 6_000))),
     ),
   },
-  'batchTable.renew': on('pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }), (store) =>
+  'batchTable.renew': on({ pushes: push({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
     store.batchTable.renew([heldClaim], 6_000),
   ),
   'batchTable.settle': {
-    'one call': on('pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }), (store) =>
+    'one call': on({ pushes: push({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
       store.batchTable.settle({ ...settlement(PUSH), finish: { purgeAt: NOW } }),
     ),
-    'concurrent calls': after(
-      async (db) => {
-        await insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }));
-        await insertDocuments(
-          db,
-          'pushes',
+    'concurrent calls': on(
+      {
+        pushes: [
+          push({ work: embeddedBatch(CLAIM_FIELDS) }),
           push({ _id: NEWER_PUSH, work: embeddedBatch({ ...CLAIM_FIELDS, claim: 'c2' }) }),
-        );
+        ],
       },
       (store) =>
         Promise.all([
@@ -166,13 +165,13 @@ export const PUSH_WRITE_CASES: Cases = {
         ),
     ),
   },
-  'batchTable.releaseClaim': on('pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }), (store) =>
+  'batchTable.releaseClaim': on({ pushes: push({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
     store.batchTable.releaseClaim(heldClaim, {
       delayMs: 0,
       received: { positions: [1], latenciesMs: Uint32Array.of(0, 5, 0) },
     }),
   ),
-  'batchTable.saveOutcomes': on('pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }), (store) =>
+  'batchTable.saveOutcomes': on({ pushes: push({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
     store.batchTable.saveOutcomes({
       ...heldClaim,
       outcomes: Uint8Array.of(2, 0, 0),
@@ -180,10 +179,10 @@ export const PUSH_WRITE_CASES: Cases = {
       deferred: [],
     }),
   ),
-  'batchTable.retryNow': after(
-    async (db) => {
-      await insertDocuments(db, 'pushes', push({ work: embeddedBatch({ tries: 1 }) }));
-      await insertDocuments(db, 'batches', batch({ work: embeddedBatch({ tries: 1 }) }));
+  'batchTable.retryNow': on(
+    {
+      pushes: push({ work: embeddedBatch({ tries: 1 }) }),
+      batches: batch({ work: embeddedBatch({ tries: 1 }) }),
     },
     (store) => store.batchTable.retryNow(APP, 'mqtt'),
   ),
@@ -212,7 +211,7 @@ export const PUSH_WRITE_CASES: Cases = {
       (store) => store.pushCompletion.completeIfDone(PUSH, 1_000),
     ),
   },
-  'pushCompletion.markDeleted': on('pushes', push(), (store) =>
+  'pushCompletion.markDeleted': on({ pushes: push() }, (store) =>
     store.pushCompletion.markDeleted(APP, PUSH),
   ),
   'inbox.enqueue': {
@@ -232,13 +231,13 @@ export const PUSH_WRITE_CASES: Cases = {
     insertFullInbox, // One in fifty is counted, at random.
     (store) => store.inboxQuota.sample(new Array(600).fill(fullToken)),
   ),
-  'inboxQuota.clearBelowQuota': on('full', { _id: 'device1' }, (store) =>
+  'inboxQuota.clearBelowQuota': on({ full: { _id: 'device1' } }, (store) =>
     store.inboxQuota.clearBelowQuota(10),
   ),
-  'retention.abandonStale': on('pushes', push({ state: 'accepting' }), (store) =>
+  'retention.abandonStale': on({ pushes: push({ state: 'accepting' }) }, (store) =>
     store.retention.abandonStale(),
   ),
-  'retention.removeOrphans': on('batches', batch(), (store) =>
+  'retention.removeOrphans': on({ batches: batch() }, (store) =>
     store.retention.removeOrphans('', 10),
   ),
   'retention.purge': after(

@@ -25,7 +25,7 @@ const redrive: RedriveDocument = {
   ...{ filter: {}, done: 0, recipients: 0, skipped: {} },
 };
 
-const onRedrive = (call: Call) => on('redrives', redrive, call);
+const onRedrive = (call: Call) => on({ redrives: redrive }, call);
 
 const failedPush = () => {
   const [failedAt, failures] = [anHourAgo(), failureMask(FAILED)];
@@ -39,7 +39,7 @@ const recipients: BatchRecipients = {
 
 /** Functions that write re-drives and their reservations. */
 export const REDRIVE_WRITE_CASES: Cases = {
-  'failedRecipients.reserve': on('pushes', failedPush(), (store) =>
+  'failedRecipients.reserve': on({ pushes: failedPush() }, (store) =>
     store.failedRecipients.reserve(REDRIVE, [recipients]),
   ),
   'failedRecipients.release': after(

@@ -39,9 +39,9 @@ const credential = { _id: `${APP}:fcm`, app: APP, channel: 'fcm', revision: 'r1'
 /** Functions that write accounts, devices and topics, with one case for each way that sends other statements. */
 export const REGISTRATION_WRITE_CASES: Cases = {
   'accounts.create': (store) => store.accounts.create('One', 'pro'),
-  'accounts.limit': on('accounts', account, (store) => store.accounts.limit(ACCOUNT, 5)),
-  'accounts.suspend': on('accounts', account, (store) => store.accounts.suspend(ACCOUNT)),
-  'accounts.resume': on('accounts', { ...account, suspendedAt: NOW }, (store) =>
+  'accounts.limit': on({ accounts: account }, (store) => store.accounts.limit(ACCOUNT, 5)),
+  'accounts.suspend': on({ accounts: account }, (store) => store.accounts.suspend(ACCOUNT)),
+  'accounts.resume': on({ accounts: { ...account, suspendedAt: NOW } }, (store) =>
     store.accounts.resume(ACCOUNT),
   ),
   'erasure.eraseFromPushes': after(
@@ -52,7 +52,7 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     },
     ({ erasure }) => erasure.eraseFromPushes(APP, 'device1', ''),
   ),
-  'erasure.removeRecord': on('devices', device({ deletedAt: anHourAgo() }), ({ erasure }) =>
+  'erasure.removeRecord': on({ devices: device({ deletedAt: anHourAgo() }) }, ({ erasure }) =>
     erasure.removeRecord('device1', Date.now()),
   ),
   'imports.importDevices': {
@@ -61,11 +61,11 @@ export const REGISTRATION_WRITE_CASES: Cases = {
         { token: 'device1', platform: 'android', provider: ADDRESS },
         { platform: 'electron' },
       ]),
-    'existing ones': on('devices', device(), ({ imports }) =>
+    'existing ones': on({ devices: device() }, ({ imports }) =>
       imports.importDevices(APP, [{ token: 'device1', platform: 'android' }]),
     ),
   },
-  'imports.importSubscriptions': on('subscriptions', subscription('news'), ({ imports }) =>
+  'imports.importSubscriptions': on({ subscriptions: subscription('news') }, ({ imports }) =>
     imports.importSubscriptions(
       APP,
       ['news', 'sport'].map((topic) => ({ topic, token: 'device1', platform: 'android' })),
@@ -73,37 +73,37 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   ),
   'apps.create': (store) => store.apps.create('One', ACCOUNT),
   'apps.updateSettings': {
-    'to a value': on('apps', { _id: APP, account: ACCOUNT, name: 'One' }, (store) =>
+    'to a value': on({ apps: { _id: APP, account: ACCOUNT, name: 'One' } }, (store) =>
       store.apps.updateSettings(APP, { payloadLimit: 5 }),
     ),
-    'to no names': on('apps', { _id: APP, account: ACCOUNT, webHosts: ['example.org'] }, (store) =>
-      store.apps.updateSettings(APP, { webHosts: [] }),
+    'to no names': on(
+      { apps: { _id: APP, account: ACCOUNT, webHosts: ['example.org'] } },
+      (store) => store.apps.updateSettings(APP, { webHosts: [] }),
     ),
   },
-  'apps.markIosOverMqtt': on('apps', { _id: APP, account: ACCOUNT, name: 'One' }, (store) =>
+  'apps.markIosOverMqtt': on({ apps: { _id: APP, account: ACCOUNT, name: 'One' } }, (store) =>
     store.apps.markIosOverMqtt(APP),
   ),
   'keys.create': (store) => store.keys.create(APP, 'digest', 'four'),
-  'keys.revoke': on('keys', { _id: 'key1', app: APP }, (store) => store.keys.revoke('key1')),
-  'keys.markUsed': on('keys', { _id: 'key1', app: APP }, (store) =>
+  'keys.revoke': on({ keys: { _id: 'key1', app: APP } }, (store) => store.keys.revoke('key1')),
+  'keys.markUsed': on({ keys: { _id: 'key1', app: APP } }, (store) =>
     store.keys.markUsed([{ id: 'key1', at: 1_000 }]),
   ),
   'credentials.put': (store) => store.credentials.put({ app: APP, channel: 'fcm' }, SECRET, {}),
-  'credentials.replace': on('credentials', credential, (store) =>
+  'credentials.replace': on({ credentials: credential }, (store) =>
     store.credentials.replace(credential as never, SECRET, {}),
   ),
-  'credentials.reseal': on('credentials', credential, (store) =>
+  'credentials.reseal': on({ credentials: credential }, (store) =>
     store.credentials.reseal(credential, SECRET),
   ),
-  'credentials.remove': on('credentials', credential, (store) =>
+  'credentials.remove': on({ credentials: credential }, (store) =>
     store.credentials.remove({ app: APP, channel: 'fcm' }),
   ),
-  'credentials.recordRefusal': on('credentials', credential, (store) =>
+  'credentials.recordRefusal': on({ credentials: credential }, (store) =>
     store.credentials.recordRefusal(credential._id, 'r1', 'no', 1_000),
   ),
   'credentials.clearRefusal': on(
-    'credentials',
-    { ...credential, refused: { detail: 'no' } },
+    { credentials: { ...credential, refused: { detail: 'no' } } },
     (store) => store.credentials.clearRefusal(credential._id, 'r1'),
   ),
   'devices.register': after(
@@ -122,15 +122,14 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     (store) => store.devices.setAddress(APP, 'device1', ADDRESS),
   ),
   'devices.flagGone': on(
-    'devices',
-    device({ provider: { ...ADDRESS, since: anHourAgo() } }),
+    { devices: device({ provider: { ...ADDRESS, since: anHourAgo() } }) },
     (store) =>
       store.devices.flagGone(APP, [{ token: 'device1', address: 'fcm1', flag: 'uninstalled' }]),
   ),
-  'devices.touch': on('devices', device(), (store) =>
+  'devices.touch': on({ devices: device() }, (store) =>
     store.devices.touch([{ token: 'device1', at: inAnHour().getTime() }]),
   ),
-  'deletedDevices.markDeleted': on('devices', device({ provider: ADDRESS }), (store) =>
+  'deletedDevices.markDeleted': on({ devices: device({ provider: ADDRESS }) }, (store) =>
     store.deletedDevices.markDeleted(APP, 'device1'),
   ),
   'deletedDevices.clearLeftovers': after(
@@ -146,23 +145,21 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     'to new topics': (store) =>
       store.subscriptions.subscribe(APP, { token: 'device1', platform: 'ios' }, ['a', 'b']),
     'to a topic that it is unsubscribing from': on(
-      'subscriptions',
-      subscription('a', { pending: -1, by: 'other' }),
+      { subscriptions: subscription('a', { pending: -1, by: 'other' }) },
       (store) => store.subscriptions.subscribe(APP, { token: 'device1', platform: 'ios' }, ['a']),
     ),
   },
-  'subscriptions.unsubscribe': on('subscriptions', subscription('a'), (store) =>
+  'subscriptions.unsubscribe': on({ subscriptions: subscription('a') }, (store) =>
     store.subscriptions.unsubscribe(APP, 'device1', ['a']),
   ),
-  'topicChangeLocks.acquire': on('devices', device(), (store) =>
+  'topicChangeLocks.acquire': on({ devices: device() }, (store) =>
     store.topicChangeLocks.acquire('device1', 'one'),
   ),
   'topicChangeLocks.release': on(
-    'devices',
-    device({ topicsLock: { owner: 'one', until: NOW } }),
+    { devices: device({ topicsLock: { owner: 'one', until: NOW } }) },
     (store) => store.topicChangeLocks.release('device1', 'one'),
   ),
-  'topics.recountInterrupted': on('subscriptions', subscription('a', { pending: 1 }), (store) =>
+  'topics.recountInterrupted': on({ subscriptions: subscription('a', { pending: 1 }) }, (store) =>
     store.topics.recountInterrupted(10),
   ),
   'pageCursors.set': (store) => store.pageCursors.set(APP, 'news', 2, 'device1'),

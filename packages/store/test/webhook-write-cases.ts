@@ -36,7 +36,7 @@ const claimedPush = {
 
 const DEVICE = { _id: 'device1', app: APP, platform: 'android', registeredAt: NOW };
 
-const onWebhook = (call: Call) => on('webhooks', webhook, call);
+const onWebhook = (call: Call) => on({ webhooks: webhook }, call);
 
 async function givenDue(db: Db): Promise<void> {
   await ensureIndexes(db);
@@ -45,7 +45,7 @@ async function givenDue(db: Db): Promise<void> {
 }
 
 const onClaimed = (call: Call) =>
-  on('pushes', push({ notify: [claimedEntry], work: embeddedBatch() }), call);
+  on({ pushes: push({ notify: [claimedEntry], work: embeddedBatch() }) }, call);
 
 /** Inserts a push past its retention, with events that are not reported, and its webhook. */
 async function givenPastRetention(db: Db, fields: Partial<WebhookDocument>): Promise<void> {
@@ -74,15 +74,14 @@ export const WEBHOOK_WRITE_CASES: Cases = {
   'webhooks.turnOffOf': onWebhook(({ webhooks }) => webhooks.turnOffOf(APP, ID)),
   'webhooks.turnOff': onWebhook(({ webhooks }) => webhooks.turnOff(webhook, 'gone')),
   'webhooks.turnOn': on(
-    'webhooks',
-    { ...webhook, off: { at: NOW, reason: 'gone' } },
+    { webhooks: { ...webhook, off: { at: NOW, reason: 'gone' } } },
     ({ webhooks }) => webhooks.turnOn(APP, ID),
   ),
   'webhooks.rotate': onWebhook(({ webhooks }) =>
     webhooks.rotate(webhook, { ...BOX, text: 'other' }, 1_000),
   ),
   'webhooks.requestTest': onWebhook(({ webhooks }) => webhooks.requestTest(APP, ID)),
-  'webhooks.endTest': on('webhooks', { ...webhook, testAt: NOW }, ({ webhooks }) =>
+  'webhooks.endTest': on({ webhooks: { ...webhook, testAt: NOW } }, ({ webhooks }) =>
     webhooks.endTest(ID, NOW),
   ),
   'webhooks.recordSuccess': onWebhook(({ webhooks }) => webhooks.recordSuccess(webhook, 200)),
@@ -124,11 +123,7 @@ export const WEBHOOK_WRITE_CASES: Cases = {
       ({ outbox }) => outbox.keepUnreported([PUSH]),
     ),
   },
-  'outbox.replay': after(
-    async (db) => {
-      await insertDocuments(db, 'pushes', push());
-      await insertDocuments(db, 'batches', batch({ _id: BATCH }));
-    },
-    ({ outbox }) => outbox.replay(webhook, { from: '', to: 'g' }, { pushes: 10, recipients: 10 }),
+  'outbox.replay': on({ pushes: push(), batches: batch({ _id: BATCH }) }, ({ outbox }) =>
+    outbox.replay(webhook, { from: '', to: 'g' }, { pushes: 10, recipients: 10 }),
   ),
 };
