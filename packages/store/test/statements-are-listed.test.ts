@@ -19,7 +19,7 @@ beforeAll(async () => {
   } finally {
     await direct.close();
   }
-}, 120_000);
+}, 300_000);
 afterAll(() => database?.stop());
 
 test.each(ROOMS)(
