@@ -12,8 +12,8 @@ import {
   createUniqueIndexes,
   embeddedBatch,
   fallback,
+  inboxRows,
   insertDocuments,
-  insertInboxRows,
   NEWER_PUSH,
   on,
   PUSH,
@@ -194,19 +194,15 @@ export const PUSH_WRITE_CASES: Cases = {
       },
       (store) => store.pushCompletion.completeIfDone(PUSH, 1_000),
     ),
-    'expired in an inbox': after(
-      async (db) => {
-        await insertDocuments(db, 'pushes', push({ ...expired, work: batchInInbox() }));
-        await insertInboxRows(db, PUSH);
-      },
+    'expired in an inbox': on(
+      { pushes: push({ ...expired, work: batchInInbox() }), inbox: inboxRows(PUSH) },
       (store) => store.pushCompletion.completeIfDone(PUSH, 1_000),
     ),
-    'expired in batches, one of them never claimed, one with a fallback': after(
-      async (db) => {
-        await insertDocuments(db, 'pushes', push(expired));
-        await insertDocuments(db, 'batches', batch({ work: batchInInbox() }), fallback());
-        await insertDocuments(db, 'batches', batch({ _id: `${PUSH}-000001` }));
-        await insertInboxRows(db, BATCH);
+    'expired in batches, one of them never claimed, one with a fallback': on(
+      {
+        pushes: push(expired),
+        batches: [batch({ work: batchInInbox() }), fallback(), batch({ _id: `${PUSH}-000001` })],
+        inbox: inboxRows(BATCH),
       },
       (store) => store.pushCompletion.completeIfDone(PUSH, 1_000),
     ),
@@ -217,15 +213,12 @@ export const PUSH_WRITE_CASES: Cases = {
   'inbox.enqueue': {
     plain: (store) => store.inbox.enqueue(rows(PUSH)),
     'with a collapse key': (store) => store.inbox.enqueue(rows(PUSH, 'c')),
-    'in place of an older push': after(
-      (db) => insertInboxRows(db, PUSH, 'c'),
-      (store) =>
-        store.inbox.enqueue(rows(NEWER_PUSH, 'c').map((row) => ({ ...row, push: NEWER_PUSH }))),
+    'in place of an older push': on({ inbox: inboxRows(PUSH, 'c') }, (store) =>
+      store.inbox.enqueue(rows(NEWER_PUSH, 'c').map((row) => ({ ...row, push: NEWER_PUSH }))),
     ),
   },
-  'inbox.remove': after(
-    (db) => insertInboxRows(db, PUSH),
-    (store) => store.inbox.remove(PUSH, [`device1:${PUSH}`]),
+  'inbox.remove': on({ inbox: inboxRows(PUSH) }, (store) =>
+    store.inbox.remove(PUSH, [`device1:${PUSH}`]),
   ),
   'inboxQuota.sample': after(
     insertFullInbox, // One in fifty is counted, at random.
@@ -240,35 +233,21 @@ export const PUSH_WRITE_CASES: Cases = {
   'retention.removeOrphans': on({ batches: batch() }, (store) =>
     store.retention.removeOrphans('', 10),
   ),
-  'retention.purge': after(
-    async (db) => {
-      await insertDocuments(db, 'pushes', push({ purgeAt: anHourAgo() }));
-      await insertDocuments(db, 'batches', batch());
-      await insertInboxRows(db, BATCH);
-    },
+  'retention.purge': on(
+    { pushes: push({ purgeAt: anHourAgo() }), batches: batch(), inbox: inboxRows(BATCH) },
     (store) => store.retention.purge(10, store.outbox.keepUnreported),
   ),
   'receipts.record': {
-    'of a push': after(
-      async (db) => {
-        await insertDocuments(db, 'pushes', push({ work: batchInInbox() }));
-        await insertInboxRows(db, PUSH);
-      },
-      (store) => store.receipts.record(receipts(PUSH)),
+    'of a push': on({ pushes: push({ work: batchInInbox() }), inbox: inboxRows(PUSH) }, (store) =>
+      store.receipts.record(receipts(PUSH)),
     ),
-    'of a batch': after(
-      async (db) => {
-        await insertDocuments(db, 'batches', batch({ work: batchInInbox() }));
-        await insertInboxRows(db, BATCH);
-      },
+    'of a batch': on(
+      { batches: batch({ work: batchInInbox() }), inbox: inboxRows(BATCH) },
       (store) => store.receipts.record(receipts(BATCH)),
     ),
   },
-  'receipts.recordGone': after(
-    async (db) => {
-      await insertDocuments(db, 'pushes', push({ work: batchInInbox() }));
-      await insertInboxRows(db, PUSH);
-    },
+  'receipts.recordGone': on(
+    { pushes: push({ work: batchInInbox() }), inbox: inboxRows(PUSH) },
     (store) => store.receipts.recordGone(receipts(PUSH)),
   ),
 };

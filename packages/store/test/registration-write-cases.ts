@@ -9,8 +9,8 @@ import {
   type Cases,
   createUniqueIndexes,
   inAnHour,
+  inboxRows,
   insertDocuments,
-  insertInboxRows,
   on,
   PUSH,
   push,
@@ -44,13 +44,10 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'accounts.resume': on({ accounts: { ...account, suspendedAt: NOW } }, (store) =>
     store.accounts.resume(ACCOUNT),
   ),
-  'erasure.eraseFromPushes': after(
-    async (db) => {
-      await ensureIndexes(db);
-      await insertDocuments(db, 'pushes', push({ work: batchInInbox() }));
-      await insertDocuments(db, 'batches', batch());
-    },
+  'erasure.eraseFromPushes': on(
+    { pushes: push({ work: batchInInbox() }), batches: batch() },
     ({ erasure }) => erasure.eraseFromPushes(APP, 'device1', ''),
+    ensureIndexes,
   ),
   'erasure.removeRecord': on({ devices: device({ deletedAt: anHourAgo() }) }, ({ erasure }) =>
     erasure.removeRecord('device1', Date.now()),
@@ -106,12 +103,10 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     { credentials: { ...credential, refused: { detail: 'no' } } },
     (store) => store.credentials.clearRefusal(credential._id, 'r1'),
   ),
-  'devices.register': after(
-    async (db) => {
-      await createUniqueIndexes(db);
-      await insertDocuments(db, 'devices', device({ provider: { ...ADDRESS, since: NOW } }));
-    },
+  'devices.register': on(
+    { devices: device({ provider: { ...ADDRESS, since: NOW } }) },
     (store) => store.devices.register(APP, 'android', ADDRESS),
+    createUniqueIndexes,
   ),
   'devices.setAddress': after(
     async (db) => {
@@ -132,12 +127,12 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'deletedDevices.markDeleted': on({ devices: device({ provider: ADDRESS }) }, (store) =>
     store.deletedDevices.markDeleted(APP, 'device1'),
   ),
-  'deletedDevices.clearLeftovers': after(
-    async (db) => {
-      await insertDocuments(db, 'devices', device({ deletedAt: NOW, leaving: true }));
-      await insertDocuments(db, 'pushes', push({ work: batchInInbox() }));
-      await insertInboxRows(db, PUSH);
-      await insertDocuments(db, 'subscriptions', subscription('news'));
+  'deletedDevices.clearLeftovers': on(
+    {
+      devices: device({ deletedAt: NOW, leaving: true }),
+      pushes: push({ work: batchInInbox() }),
+      inbox: inboxRows(PUSH),
+      subscriptions: subscription('news'),
     },
     (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
   ),

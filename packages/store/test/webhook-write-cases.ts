@@ -63,13 +63,10 @@ export const WEBHOOK_WRITE_CASES: Cases = {
       address: { address: { ...BOX, text: 'other' }, host: 'other.example' },
     }),
   ),
-  'webhooks.remove': after(
-    async (db) => {
-      await ensureIndexes(db);
-      await insertDocuments(db, 'webhooks', webhook);
-      await insertDocuments(db, 'devices', { ...DEVICE, notify: [entry] });
-    },
+  'webhooks.remove': on(
+    { webhooks: webhook, devices: { ...DEVICE, notify: [entry] } },
     ({ webhooks }) => webhooks.remove(APP, ID),
+    ensureIndexes,
   ),
   'webhooks.turnOffOf': onWebhook(({ webhooks }) => webhooks.turnOffOf(APP, ID)),
   'webhooks.turnOff': onWebhook(({ webhooks }) => webhooks.turnOff(webhook, 'gone')),
