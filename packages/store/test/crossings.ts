@@ -1,7 +1,8 @@
-import { afterAll, beforeAll } from '@jest/globals';
+import { afterAll, beforeAll, jest } from '@jest/globals';
 import { startCuttingProxy } from '../../../test/support/cutting-proxy.ts';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import type { StoreUnderTest } from './store-under-test.ts';
+import { START_TIMEOUT_MS } from './use-store.ts';
 
 /** Pairs of processes, which work on documents of their own. */
 const PAIRS = 6;
@@ -24,10 +25,12 @@ export interface Crossing<T> {
  *   when it has ended; returns how many crossings there were
  */
 export function useCrossings(under: StoreUnderTest) {
+  // A test repeats its calls dozens of times.
+  jest.setTimeout(START_TIMEOUT_MS);
   const pairs: Pair[] = [];
   beforeAll(async () => {
     for (let n = 0; n < PAIRS; n += 1) pairs.push(await startPair(under));
-  });
+  }, START_TIMEOUT_MS);
   afterAll(() => Promise.all(pairs.map(({ stop }) => stop())));
 
   return async <T>({ given, held, meanwhile, check }: Crossing<T>): Promise<number> => {
