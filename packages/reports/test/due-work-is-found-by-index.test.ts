@@ -1,34 +1,30 @@
 import { batchId } from '@carillon/core/ids';
 import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
-import { afterAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, expect, test } from '@jest/globals';
 import {
   ACCOUNT,
   APP,
   anHourAgo,
   batch,
+  CLAIM_FIELDS,
   embeddedBatch,
   inAnHour,
   insertDocuments,
   PUSH,
   push,
 } from '../../store/test/document-fixtures.ts';
-import { type StoreUnderTest, startStore } from '../../store/test/store-under-test.ts';
+import { profile } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 
 const LIMIT = 100_000;
 const LEASE_MS = 6_000;
+const HOUR_MS = 3_600_000;
 const NOTHING = { pending: 0, deferred: 0, oldestMs: 0 };
 
-let server: StoreUnderTest | undefined;
-afterAll(() => server?.stop());
-
-async function openStore(): Promise<StoreUnderTest> {
-  server ??= await startStore();
-  return server;
-}
-
+const under = useStore();
+const { store } = under;
 beforeEach(async () => {
-  const { clear, store } = await openStore();
-  await clear();
+  await under.clear();
   await store.suspensions.refresh();
 });
 
@@ -38,20 +34,18 @@ let sequence = 0;
 async function insertBatch(fields: Partial<Batch>, other: Partial<BatchDocument> = {}) {
   sequence += 1;
   const _id = batchId(PUSH, sequence);
-  const { db } = await openStore();
-  await insertDocuments(db, 'batches', batch({ _id, work: embeddedBatch(fields), ...other }));
+  await insertDocuments(under.db, 'batches', batch({ _id, work: embeddedBatch(fields), ...other }));
 }
 
 /** Inserts a push with an embedded batch. */
 async function insertPush(fields: Partial<Batch>, other: Partial<PushDocument> = {}) {
   sequence += 1;
   const _id = `push${sequence}`;
-  const { db } = await openStore();
-  await insertDocuments(db, 'pushes', push({ _id, work: embeddedBatch(fields), ...other }));
+  await insertDocuments(under.db, 'pushes', push({ _id, work: embeddedBatch(fields), ...other }));
 }
 
 async function measure(channel: Batch['channel'] = 'mqtt', limit = LIMIT) {
-  return (await openStore()).store.backlog.measure(channel, limit);
+  return store.backlog.measure(channel, limit);
 }
 
 test('due, claimed and unreleased batches are pending, in pushes and on their own', async () => {
@@ -76,27 +70,26 @@ test('a batch that waits longer than a lease is deferred; one that is not open y
 });
 
 test('the oldest age is that of a batch without a worker, released or not', async () => {
-  await insertBatch({ claim: 'c', at: new Date(Date.now() + 1_000) });
+  await insertBatch({ claim: 'c', at: new Date(Date.now() + LEASE_MS - 100) });
   expect((await measure()).oldestMs).toBe(0);
-  const ages = { pushed: 60_000, ready: 120_000, waiting: 180_000 };
-  const since = (ms: number) => new Date(Date.now() - ms);
-  await insertPush({ at: since(ages.pushed) });
-  expect((await measure()).oldestMs / 1_000).toBeCloseTo(60, -1);
-  await insertBatch({ at: since(ages.ready) });
-  expect((await measure()).oldestMs / 1_000).toBeCloseTo(120, -1);
-  await insertBatch({ state: 'waiting', at: since(ages.waiting) });
-  expect((await measure()).oldestMs / 1_000).toBeCloseTo(180, -1);
+  const hoursAgo = (hours: number) => new Date(Date.now() - hours * HOUR_MS);
+  const oldestHours = async () => Math.round((await measure()).oldestMs / HOUR_MS);
+  await insertPush({ at: hoursAgo(1) });
+  expect(await oldestHours()).toBe(1);
+  await insertBatch({ at: hoursAgo(2) });
+  expect(await oldestHours()).toBe(2);
+  await insertBatch({ state: 'waiting', at: hoursAgo(3) });
+  expect(await oldestHours()).toBe(3);
 });
 
 test('batches of suspended accounts are not counted', async () => {
-  const { db, store } = await openStore();
   for (const insert of [insertBatch, insertPush]) {
     await insert({});
     await insert({ at: inAnHour() });
     await insert({}, { app: 'other' });
   }
-  await insertDocuments(db, 'apps', { _id: APP, account: ACCOUNT });
-  await insertDocuments(db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
+  await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
   await store.suspensions.refresh();
   expect(await measure()).toMatchObject({ pending: 2, deferred: 0 });
 });
@@ -106,27 +99,13 @@ test('a count stops at its limit', async () => {
   expect(await measure('mqtt', 2)).toMatchObject({ pending: 2, deferred: 2 });
 });
 
-/** Runs a task and returns MongoDB's record of each read of pushes and batches in it. */
-async function profile(task: () => Promise<unknown>) {
-  const { db } = await openStore();
-  await db.command({ profile: 2 });
-  try {
-    await task();
-  } finally {
-    await db.command({ profile: 0 });
-  }
-  const namespaces = ['pushes', 'batches'].map((name) => `${db.databaseName}.${name}`);
-  return db
-    .collection('system.profile')
-    .find({ ns: { $in: namespaces } })
-    .toArray();
-}
+const profileReads = (task: () => Promise<unknown>) =>
+  profile(under, task, { ns: /\.(pushes|batches)$/ });
 
 test.each(['with a suspended account', 'without'])('no document is read, %s', async (which) => {
-  const { db, store } = await openStore();
   if (which !== 'without') {
-    await insertDocuments(db, 'apps', { _id: 'suspended', account: ACCOUNT });
-    await insertDocuments(db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+    await insertDocuments(under.db, 'apps', { _id: 'suspended', account: ACCOUNT });
+    await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
   }
   await store.suspensions.refresh();
   for (const insert of [insertBatch, insertPush]) {
@@ -135,7 +114,7 @@ test.each(['with a suspended account', 'without'])('no document is read, %s', as
     for (const channel of ['fcm', 'apns'] as const) await insert({ channel });
   }
   await insertBatch({ state: 'waiting' });
-  const reads = await profile(() => measure());
+  const reads = await profileReads(measure);
   expect(reads).toHaveLength(8);
   for (const read of reads) {
     expect(read).toMatchObject({ docsExamined: 0 });
@@ -145,12 +124,11 @@ test.each(['with a suspended account', 'without'])('no document is read, %s', as
 });
 
 test('due batches are found by time through the index, and no others are read', async () => {
-  const { store } = await openStore();
   for (const insert of [insertBatch, insertPush]) {
     await insert({ at: inAnHour() });
     for (const channel of ['web-push', 'mqtt', 'apns'] as const) await insert({ channel });
   }
-  const reads = await profile(async () =>
+  const reads = await profileReads(async () =>
     expect(await store.batchTable.findDue(7)).toHaveLength(6),
   );
   expect(reads).toHaveLength(2);
@@ -161,7 +139,6 @@ test('due batches are found by time through the index, and no others are read', 
 });
 
 test('a channel with more due batches than a tick finds hides no batch of another channel', async () => {
-  const { store } = await openStore();
   for (const insert of [insertBatch, insertPush]) {
     for (let n = 0; n < 3; n += 1) await insert({ channel: 'mqtt', at: anHourAgo() });
     await insert({ channel: 'apns', at: new Date(Date.now() - 1_000) });
@@ -172,7 +149,6 @@ test('a channel with more due batches than a tick finds hides no batch of anothe
 });
 
 test('only a single push over MQTT that no worker has claimed waits for its first attempt', async () => {
-  const { store } = await openStore();
   const [due, first] = [new Date(Date.now() - 1_000), new Date(Date.now() - 2_000)];
   await insertPush({ at: first });
   await insertPush({ at: due, tries: 1 });
@@ -185,7 +161,6 @@ test('only a single push over MQTT that no worker has claimed waits for its firs
 });
 
 test('first attempts that wait hide neither a retry nor a scheduled push that is due', async () => {
-  const { store } = await openStore();
   const justNow = (agoMs: number) => new Date(Date.now() - agoMs);
   for (let n = 0; n < 5; n += 1) await insertPush({ at: anHourAgo() });
   await insertPush({ at: justNow(2_000), tries: 1 });
@@ -197,13 +172,69 @@ test('first attempts that wait hide neither a retry nor a scheduled push that is
 });
 
 test('the batches of a push are found by push, however many others are in the index of due ones', async () => {
-  const { db } = await openStore();
   for (let n = 0; n < 20; n += 1) await insertBatch({ state: 'waiting' }, { push: 'other' });
   await insertBatch({ state: 'waiting' });
-  const plan = await db
+  const plan = await under.db
     .collection('batches')
     .find({ push: PUSH, 'work.state': 'waiting' })
     .explain('queryPlanner');
   expect(plan.queryPlanner.rejectedPlans).toEqual([]);
   expect(JSON.stringify(plan.queryPlanner.winningPlan)).toContain('push_1_work.state_1');
+});
+
+/** Documents with due work. */
+const DUE: Readonly<Record<string, { collection: string; document: object }>> = {
+  'a scheduled push': {
+    collection: 'pushes',
+    document: push({ state: 'scheduled', dueAt: anHourAgo() }),
+  },
+  'an embedded batch': { collection: 'pushes', document: push({ work: embeddedBatch() }) },
+  'a batch of its own': { collection: 'batches', document: batch() },
+  'a fan-out': {
+    collection: 'pushes',
+    document: push({ fan: { seq: 0, next: 0, done: false, at: anHourAgo() } }),
+  },
+  'an expired push': {
+    collection: 'pushes',
+    document: push({ expiresAt: anHourAgo(), sendUntil: anHourAgo() }),
+  },
+  'the end of a push': {
+    collection: 'pushes',
+    document: push({ state: 'finished', ending: 'expired' }),
+  },
+};
+
+/** Finds what is due as a tick does; scheduled pushes are opened. Returns how much it is. */
+async function countDue(): Promise<number> {
+  const { batchTable, fanOuts, pushCompletion, pushes } = store;
+  const opened = await pushes.openDue();
+  const finders = [batchTable, fanOuts, pushCompletion];
+  const found = await Promise.all(finders.map(({ findDue }) => findDue(10)));
+  return opened + found.flat().length;
+}
+
+test.each(Object.entries(DUE))('%s is due', async (_, { collection, document }) => {
+  expect(await countDue()).toBe(0);
+  await insertDocuments(under.db, collection, document);
+  expect(await countDue()).toBe(1);
+});
+
+test('work that is not due, claimed, done, or of a suspended account is none', async () => {
+  const idOf = (n: number) => `0190000000000000000000${n.toString().padStart(2, '0')}`;
+  await insertDocuments(
+    under.db,
+    'pushes',
+    push({ _id: idOf(1), state: 'scheduled', dueAt: inAnHour() }),
+    push({ _id: idOf(2), work: embeddedBatch(CLAIM_FIELDS) }),
+    push({ _id: idOf(3), work: embeddedBatch({ state: 'closed' }) }),
+    push({ _id: idOf(4), fan: { seq: 0, next: 0, done: false, at: inAnHour() } }),
+  );
+  await insertDocuments(under.db, 'batches', batch({ work: embeddedBatch({ state: 'waiting' }) }));
+  expect(await countDue()).toBe(0);
+  await insertDocuments(under.db, 'pushes', push({ work: embeddedBatch() }));
+  expect(await countDue()).toBe(1);
+  await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
+  await store.suspensions.refresh();
+  expect(await countDue()).toBe(0);
 });

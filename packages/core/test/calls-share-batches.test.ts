@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { createBatcher } from '../src/batcher.ts';
+import { createGather } from '../src/gather.ts';
 
 test('calls during a batch in flight form the next batch', async () => {
   const batches: number[][] = [];
@@ -64,14 +65,10 @@ describe('with a time to gather', () => {
     return { sizes, call };
   }
 
-  test('the first call starts at once, later ones share a batch', async () => {
+  test('the first call starts at once, later ones when the time has passed', async () => {
     const { sizes, call } = createCounting(20, 100);
     await call(1);
-    await Promise.all([
-      call(2),
-      new Promise(setImmediate).then(() => call(3)),
-      new Promise(setImmediate).then(() => call(4)),
-    ]);
+    await Promise.all([call(2), call(3), call(4)]);
     expect(sizes).toEqual([1, 3]);
   });
 
@@ -115,4 +112,40 @@ describe('with a time to gather', () => {
     await Promise.all([early, call(3)]);
     expect(sizes).toEqual([1, 2]);
   });
+});
+
+/** Longer than two turns of a busy process. */
+const GATHER_MS = 1_000;
+
+test('a call that finds none in progress begins at once, those after it begin together', async () => {
+  const gather = createGather(GATHER_MS);
+  const begun: number[] = [];
+  const gate = Promise.withResolvers<void>();
+  const call = (n: number) =>
+    gather(async () => {
+      begun.push(n);
+      await gate.promise;
+      return n;
+    });
+  const calls = [call(0)];
+  expect(begun).toEqual([0]);
+  calls.push(call(1));
+  await new Promise(setImmediate);
+  calls.push(call(2));
+  expect(begun).toEqual([0]);
+  const together: number[][] = [];
+  while (begun.length < 3) {
+    await new Promise(setImmediate);
+    together.push([...begun]);
+  }
+  // Never one of the two alone.
+  expect(together.filter((some) => some.length === 2)).toEqual([]);
+  gate.resolve();
+  expect(await Promise.all(calls)).toEqual([0, 1, 2]);
+});
+
+test('a caller who waits for each result waits for nobody else, also after a failure', async () => {
+  const gather = createGather(60_000);
+  await expect(gather(() => Promise.reject(new Error('failed')))).rejects.toThrow('failed');
+  for (const n of [1, 2, 3]) expect(await gather(async () => n)).toBe(n);
 });

@@ -1,6 +1,6 @@
 import type { MongoMember } from '@carillon/store/topology';
 import { describe, expect, test } from '@jest/globals';
-import { describeMongodb } from '../src/doctor.ts';
+import { describeDiskSpace, describeMongodb } from '../src/doctor.ts';
 
 const primary: MongoMember = { name: 'a:27017', state: 'PRIMARY', lagSeconds: 0 };
 const secondary: MongoMember = { name: 'b:27017', state: 'SECONDARY', lagSeconds: 1.4 };
@@ -10,26 +10,24 @@ function replicaSet(...members: MongoMember[]) {
   return { kind: 'replica set', name: 'rs0', size: members.length, members } as const;
 }
 
-test('a standalone server and a set of one member are described as without replacement', () => {
-  expect(describeMongodb({ kind: 'server' })).toBe(
-    'one server, which nothing replaces when it fails',
-  );
-  expect(describeMongodb(replicaSet(primary))).toBe(
+test.each<[string, Parameters<typeof describeMongodb>[0], string]>([
+  ['a standalone server', { kind: 'server' }, 'one server, which nothing replaces when it fails'],
+  [
+    'a set of one member',
+    replicaSet(primary),
     'replica set rs0 of one member, which nothing replaces when it fails',
-  );
-});
-
-test('a replica set is described as up, with the lag of its members', () => {
-  expect(describeMongodb(replicaSet(primary, secondary, { ...secondary, name: 'c:27017' }))).toBe(
+  ],
+  [
+    'a replica set',
+    replicaSet(primary, secondary, { ...secondary, name: 'c:27017' }),
     'replica set rs0 of 3 members, all up, at most 1 s behind the primary',
-  );
-});
-
-test('states that the user may not read are described with the role they need', () => {
-  expect(describeMongodb({ kind: 'replica set', name: 'rs0', size: 3 })).toBe(
+  ],
+  [
+    'a set whose states the user may not read',
+    { kind: 'replica set', name: 'rs0', size: 3 },
     'replica set rs0 of 3 members; their states need the role clusterMonitor',
-  );
-});
+  ],
+])('%s is described', (_, topology, text) => expect(describeMongodb(topology)).toBe(text));
 
 describe('faults', () => {
   test.each([
@@ -65,4 +63,24 @@ describe('faults', () => {
       'a mongos; Carillon supports one replica set (docs/run/scaling.md)',
     );
   });
+});
+
+const GIB = 1_073_741_824;
+
+test.each([
+  [0.9, 4],
+  [4, 100],
+  [9, 2_000],
+])('%d of %d GiB free fails the check', (free, total) => {
+  expect(() => describeDiskSpace({ free: free * GIB, total: total * GIB })).toThrow(
+    'writes will soon',
+  );
+});
+
+test.each([
+  [1.1, 4],
+  [6, 100],
+  [11, 2_000],
+])('%d of %d GiB free passes the check', (free, total) => {
+  expect(describeDiskSpace({ free: free * GIB, total: total * GIB })).toMatch(/GiB free$/);
 });
