@@ -87,6 +87,9 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     checkedPushes,
     /** Starts a further gateway. */
     startGateway: startAnother,
+    /** Registers a device and returns its token. */
+    newToken: async (app = APP): Promise<string> =>
+      (await store.devices.register(app, 'electron')).token,
     /** Registers a device and returns it, not connected. */
     registerDevice: (
       gateway = defaultGateway,
