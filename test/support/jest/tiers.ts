@@ -160,7 +160,6 @@ const STACK_SIDE_BY_SIDE = [
   'services/delivery-worker/test/fcm/connection-failures-lose-no-push.test.ts',
   'services/delivery-worker/test/fan-out/two-releases-share-a-fan-out.test.ts',
   'packages/webhooks/test/a-dead-receiver-delays-no-other-address.test.ts',
-  'services/device-gateway/test/only-authenticated-devices-connect.test.ts',
   'tools/supervisor/test/a-test-run-leaves-no-process.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
   'test/api/settings-are-per-app.test.ts',
