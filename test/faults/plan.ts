@@ -84,7 +84,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     fault: 'Redis suspended; half-open connections to it',
     files: [
       UNRESPONSIVE_REDIS,
-      'packages/presence/test/silent-servers-are-left-soon.test.ts',
+      'packages/presence/test/redis-connections-are-made-and-left-soon.test.ts',
       'packages/queue/test/queue-opened-while-redis-stalls-works-afterwards.test.ts',
     ],
   },

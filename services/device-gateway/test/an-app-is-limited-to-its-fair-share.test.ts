@@ -7,10 +7,15 @@ import { until } from '../../../test/support/until.ts';
 import { createAppShares } from '../src/app-shares.ts';
 import type { Gateway } from '../src/gateway.ts';
 import { AUTH_KEYS, type GatewayUnderTest, startGatewayUnderTest } from './gateway-under-test.ts';
-import { connectPacket, openSocket, sendAndRead, sendUntilClosed } from './raw-connection.ts';
+import {
+  ACCEPTED,
+  connectPacket,
+  openSocket,
+  sendAndRead,
+  sendUntilClosed,
+  UNAVAILABLE,
+} from './raw-connection.ts';
 
-const ACCEPTED = [0x20, 2, 0, 0];
-const UNAVAILABLE = [0x20, 2, 0, 3];
 const MAX_CONNECTIONS = 20;
 
 let bench: GatewayUnderTest;
@@ -30,10 +35,6 @@ afterEach(() => {
   for (const socket of sockets) socket.destroy();
 });
 
-async function newToken(app: string): Promise<string> {
-  return (await bench.store.devices.register(app, 'electron')).token;
-}
-
 async function connectAs(token: string): Promise<{ response: number[]; socket: Socket }> {
   const socket = openSocket(gateway.ports.mqtt);
   sockets.push(socket);
@@ -44,7 +45,7 @@ async function connectAs(token: string): Promise<{ response: number[]; socket: S
 /** Connects devices of an app until one gets CONNACK 3; returns how many were accepted. */
 async function connectUntilRejected(app: string, limit = 2 * MAX_CONNECTIONS): Promise<number> {
   for (let n = 0; n < limit; n += 1) {
-    const { response } = await connectAs(await newToken(app));
+    const { response } = await connectAs(await bench.newToken(app));
     if (response[3] === 0) continue;
     expect(response).toEqual(UNAVAILABLE);
     return n;
@@ -70,11 +71,11 @@ describe('a process that is full of one app', () => {
 
   test('lets a device of the first app replace its own connection', async () => {
     sockets.at(0)?.destroy();
-    const token = await newToken(greedyApp);
+    const token = await bench.newToken(greedyApp);
     await until(async () => (await connectAs(token)).response[3] === 0);
-    expect((await connectAs(await newToken(modestApp))).response).toEqual(ACCEPTED);
+    expect((await connectAs(await bench.newToken(modestApp))).response).toEqual(ACCEPTED);
     expect((await connectAs(token)).response).toEqual(ACCEPTED);
-    expect((await connectAs(await newToken(greedyApp))).response).toEqual(UNAVAILABLE);
+    expect((await connectAs(await bench.newToken(greedyApp))).response).toEqual(UNAVAILABLE);
   });
 });
 
@@ -84,7 +85,7 @@ test('an app above its share is rejected before the process is full, and others 
   expect(await connectUntilRejected(greedyApp)).toBe(MAX_CONNECTIONS * 0.8 - 1);
   expect(await connectUntilRejected(newObjectId(), 3)).toBe(3);
   expect(
-    await sendUntilClosed(gateway.ports.mqtt, connectPacket(await newToken(greedyApp))),
+    await sendUntilClosed(gateway.ports.mqtt, connectPacket(await bench.newToken(greedyApp))),
   ).toEqual(UNAVAILABLE);
 });
 
@@ -121,7 +122,7 @@ describe('devices that do not read', () => {
 
   /** Connects a device that reads and acknowledges. */
   async function connectReading(app: string): Promise<MqttDevice> {
-    const token = await newToken(app);
+    const token = await bench.newToken(app);
     const url = `mqtt://127.0.0.1:${gateway.ports.mqtt}`;
     const device = createMqttDevice({ url, token, auth: createDeviceAuth(AUTH_KEYS, token) });
     devices.push(device);
@@ -136,16 +137,14 @@ describe('devices that do not read', () => {
 
   /** Connects devices that read their CONNACK and nothing after it. */
   async function connectFrozen(app: string, count: number): Promise<string[]> {
-    const tokens = await Promise.all(Array.from({ length: count }, () => newToken(app)));
+    const tokens = await Promise.all(Array.from({ length: count }, () => bench.newToken(app)));
     for (const token of tokens) (await connectAs(token)).socket.pause();
     await until(async () => (await countOnline(tokens)) === count);
     return tokens;
   }
 
-  async function countOnline(tokens: string[]): Promise<number> {
-    const areOnline = await Promise.all(tokens.map(bench.isOnline));
-    return areOnline.filter(Boolean).length;
-  }
+  const countOnline = async (tokens: string[]) =>
+    (await Promise.all(tokens.map(bench.isOnline))).filter(Boolean).length;
 
   test('throttle their own app and no other', async () => {
     // Two large pushes are above the limit, three are below twice the limit.

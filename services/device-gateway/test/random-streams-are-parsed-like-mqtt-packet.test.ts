@@ -185,9 +185,9 @@ async function settle(lookups: readonly Promise<unknown>[]): Promise<void> {
 }
 
 test.each([
-  ['256 megabytes', [0x30, 0xff, 0xff, 0xff, 0x7f]],
-  ['more than 8 KB, without its end', [0x30, 0xff, 0xff]],
-  ['more than four bytes', [0x30, 0x80, 0x80, 0x80, 0x80]],
+  ['256 megabytes', [0x82, 0xff, 0xff, 0xff, 0x7f]],
+  ['more than 8 KB, without its end', [0x82, 0xff, 0xff]],
+  ['more than four bytes', [0x82, 0x80, 0x80, 0x80, 0x80]],
 ])('a length of %s is rejected before the packet is buffered', (_what, bytes) => {
   expect(() => splitFrames(Buffer.from(bytes), () => true)).toThrow(ProtocolError);
 });

@@ -149,8 +149,6 @@ const WAITING_SIDE_BY_SIDE = [
 const STACK_SIDE_BY_SIDE = [
   // These start no stack, but take too long for `fast`.
   'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
-  'packages/presence/test/figures-of-all-processes-add-up.test.ts',
-  'packages/presence/test/presence-refresher.test.ts',
   'packages/store/test/crossing-writes-lose-no-outcome.test.ts',
   'packages/reports/test/device-overviews-miss-no-pending-push.test.ts',
   'packages/store/test/migrations-run-one-at-a-time-and-continue-after-a-kill.test.ts',
