@@ -34,6 +34,15 @@ test.each(FILES)('%s names its keys, its arguments and its result', (file) => {
   expect([named('KEYS'), named('ARGV')]).toEqual([text.includes('KEYS'), body.includes('ARGV')]);
 });
 
+test('count-events counts each key in its own window, which begins with the first event', async () => {
+  const count = (...args: number[]) => run('count-events', ['a', 'b'], ...args);
+  expect(await count(2, 5_000, 1, 60_000)).toEqual([2, 5_000, 1, 60_000]);
+  const [a, aLeftMs, b, bLeftMs] = (await count(3, 90_000, 1, 90_000)) as number[];
+  expect([a, b]).toEqual([5, 2]);
+  expect(aLeftMs).toBeLessThanOrEqual(5_000);
+  expect(bLeftMs).toBeLessThanOrEqual(60_000);
+});
+
 test('count-events gives a counter without an end a new window', async () => {
   await redis.set('a', '7');
   expect(await run('count-events', ['a'], 1, 5_000)).toEqual([8, 5_000]);

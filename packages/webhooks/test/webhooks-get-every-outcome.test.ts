@@ -35,10 +35,10 @@ beforeAll(async () => {
 });
 afterAll(() => database?.stop());
 
-/** Returns the id of a webhook that no other test uses. */
 /** The app of the pushes that `insertPush` inserts. */
 const APP = 'a'.repeat(24);
 
+/** Returns the id of a webhook that no other test uses. */
 function newWebhook(): string {
   webhooks += 1;
   return `webhook${webhooks}`;
@@ -47,10 +47,11 @@ function newWebhook(): string {
 /** Builds the entries of a push that is reported to webhooks. */
 const entriesOf = (...ids: string[]) => ids.map((w) => ({ w, r: true as const, v: 0 }));
 
-/** Describes the events of a report, as `token outcome` or `finished`. */
+/** Describes the events of a report, as `token outcome`, `finished` or `device event`. */
 function describeReport(report: ClaimedReport): string[] {
-  const work = report.kind === 'devices' ? undefined : report.document.work;
-  const tokens = splitTokens(work?.tokens ?? '');
+  if (report.kind === 'devices')
+    return (report.entry.events ?? []).map((event) => `${report.id} ${event}`);
+  const tokens = splitTokens(report.document.work?.tokens ?? '');
   const recipients = unreportedRecipients(report).map(
     ({ position, code }) => `${tokens[position]} ${describeOutcome(code).outcome}`,
   );
@@ -59,7 +60,9 @@ function describeReport(report: ClaimedReport): string[] {
 
 /** Records that all events of a report were sent. */
 function reportedAll(report: ClaimedReport): ReportProgress {
-  const work = report.kind === 'devices' ? undefined : report.document.work;
+  if (report.kind === 'devices')
+    return { report, events: report.entry.events ?? [], isComplete: true };
+  const { work } = report.document;
   const reported = new Uint8Array(work?.n ?? 0);
   reported.set(report.entry.reported?.buffer ?? []);
   for (const { position, code } of unreportedRecipients(report)) reported[position] = code;
@@ -72,78 +75,84 @@ async function untilDue(): Promise<void> {
   await until(() => database.store.clock.now() > Number(localTime), { everyMs: 5 });
 }
 
-/** Claims and records until nothing is due; returns the reported events. */
+async function claimDue(webhook: string): Promise<ClaimedReport[]> {
+  await untilDue();
+  return database.store.outbox.claim(webhook, LEASE_MS);
+}
+
+const record = (reports: readonly ClaimedReport[]) =>
+  database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+
+/** Claims and records until nothing is due; returns the reported events, sorted. */
 async function drain(webhook: string): Promise<string[]> {
   const events: string[] = [];
-  await untilDue();
   for (;;) {
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
-    if (reports.length === 0) return events;
+    const reports = await claimDue(webhook);
+    if (reports.length === 0) return events.sort();
     events.push(...reports.flatMap(describeReport));
-    await database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+    await record(reports);
   }
 }
+
+/** Outcomes of devices that were offline. */
+const offline = (...tokens: string[]) =>
+  Object.fromEntries(tokens.map((token) => [token, OUTCOMES.inbox]));
+/** Events of recipients, and that of the end, sorted. */
+const ended = (events: readonly string[]) => [...events, 'finished'].sort();
+const all = (tokens: readonly string[], outcome: string) =>
+  tokens.map((token) => `${token} ${outcome}`).sort();
 
 const complete = ({ id }: TestPush) =>
   database.store.pushCompletion.completeIfDone(id, RETENTION_MS);
 
 describe.each(SHAPES)('of a push that is %s,', (shape) => {
+  const insertFor = (webhook: string, recipients: number) =>
+    insertPush(database, newTokens(recipients), { shape, notify: entriesOf(webhook) });
+
   test('each outcome is reported once, and again when it changes', async () => {
     const webhook = newWebhook();
-    const tokens = newTokens(4);
-    const push = await insertPush(database, tokens, { shape, notify: entriesOf(webhook) });
-    const [delivered, failed, late, offline] = push.tokens as [string, string, string, string];
+    const push = await insertFor(webhook, 4);
+    const [delivered, failed, late, last] = push.tokens as [string, string, string, string];
     expect(await drain(webhook)).toEqual([]);
-    await deliver(database.store, push, {
-      [failed]: failureCode('inbox-full'),
-      [late]: OUTCOMES.inbox,
-      [offline]: OUTCOMES.inbox,
-    });
-    expect(await drain(webhook)).toEqual([`${delivered} delivered`, `${failed} failed`]);
+    const outcomes = { [failed]: failureCode('inbox-full'), ...offline(late, last) };
+    await deliver(database.store, push, outcomes);
+    expect(await drain(webhook)).toEqual([`${delivered} delivered`, `${failed} failed`].sort());
     await acknowledge(database, push, late);
     expect(await drain(webhook)).toEqual([`${late} delivered`]);
     await expire(database, push);
     await complete(push);
-    const last = await drain(webhook);
-    expect(last.sort()).toEqual([`${offline} expired`, 'finished'].sort());
+    expect(await drain(webhook)).toEqual(ended([`${last} expired`]));
     expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
   });
 
   test('a deletion and a finished push are reported', async () => {
     const webhook = newWebhook();
-    const deleted = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    const deleted = await insertFor(webhook, 2);
     await database.store.pushCompletion.markDeleted(APP, deleted.id);
     await complete(deleted);
-    const ends = deleted.tokens.map((token) => `${token} deleted`);
-    expect((await drain(webhook)).sort()).toEqual([...ends, 'finished'].sort());
-    const done = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    expect(await drain(webhook)).toEqual(ended(all(deleted.tokens, 'deleted')));
+    const done = await insertFor(webhook, 2);
     await deliver(database.store, done, {});
     await complete(done);
-    const receipts = done.tokens.map((token) => `${token} delivered`);
-    expect((await drain(webhook)).sort()).toEqual([...receipts, 'finished'].sort());
+    expect(await drain(webhook)).toEqual(ended(all(done.tokens, 'delivered')));
   });
 
   test('a receipt that arrives during the report leaves the work due', async () => {
     const webhook = newWebhook();
-    const push = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    const push = await insertFor(webhook, 2);
     const [first, second] = push.tokens as [string, string];
-    await deliver(database.store, push, {
-      [first]: OUTCOMES.inbox,
-      [second]: OUTCOMES.inbox,
-    });
+    await deliver(database.store, push, offline(first, second));
     await drain(webhook);
     await acknowledge(database, push, first);
-    await untilDue();
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    const reports = await claimDue(webhook);
     await acknowledge(database, push, second);
     // No other process may report the same work meanwhile.
     const others = await database.store.outbox.claim(webhook, LEASE_MS);
     expect(others.map(({ id }) => id)).not.toContain(reports[0]?.id);
-    await database.store.outbox.record([...reports, ...others].map(reportedAll), LEASE_MS);
+    await record([...reports, ...others]);
     const reported = [...reports, ...others].flatMap(describeReport);
-    expect([...reported, ...(await drain(webhook))].sort()).toEqual(
-      [`${first} delivered`, `${second} delivered`].sort(),
-    );
+    const rest = await drain(webhook);
+    expect([...reported, ...rest].sort()).toEqual(all([first, second], 'delivered'));
   });
 });
 
@@ -151,22 +160,20 @@ test('each webhook has reports of its own, and a lost claim changes nothing', as
   const [up, down] = [newWebhook(), newWebhook()];
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(up, down) });
   await deliver(database.store, push, {}, { finish: true });
-  await untilDue();
-  const [report] = await database.store.outbox.claim(down, LEASE_MS);
+  const [report] = await claimDue(down);
   if (report === undefined) throw new Error('nothing is due');
-  expect(await drain(up)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+  expect(await drain(up)).toEqual(ended(all(push.tokens, 'delivered')));
   await database.store.outbox.release([{ report, delayMs: 1 }]);
-  await database.store.outbox.record([reportedAll(report)], LEASE_MS);
+  await record([report]);
   // The claim was released, so its record had no effect.
-  expect(await drain(down)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+  expect(await drain(down)).toEqual(ended(all(push.tokens, 'delivered')));
 });
 
 test('work that waits for a retry is not claimed early, also when there is more to report', async () => {
   const webhook = newWebhook();
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
   await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
-  await untilDue();
-  const [report] = await database.store.outbox.claim(webhook, LEASE_MS);
+  const [report] = await claimDue(webhook);
   if (report === undefined) throw new Error('nothing is due');
   await database.store.outbox.release([{ report, delayMs: 3_600_000 }]);
   await acknowledge(database, push, push.tokens[0] ?? '');
@@ -206,8 +213,7 @@ test('a replay reports everything again, also of pushes from before the webhook 
   for (const _ of ['first', 'again']) {
     const replayed = await database.store.outbox.replay(webhook, range, LIMITS);
     expect(replayed).toEqual({ pushes: 1 });
-    const reported = push.tokens.map((token) => `${token} delivered`);
-    expect((await drain(_id)).sort()).toEqual([...reported, 'finished'].sort());
+    expect(await drain(_id)).toEqual(ended(all(push.tokens, 'delivered')));
   }
 });
 
@@ -238,43 +244,26 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
     events: ['recipient.delivered' as const],
   });
 
-  test('receipts from inboxes that were filled before are reported at its end', async () => {
-    const webhook = newReplayed();
-    const push = await insertPush(database, newTokens(3), { shape });
-    const [read, replayed, offline] = push.tokens as [string, string, string];
-    await deliver(database.store, push, {
-      [replayed]: OUTCOMES.inbox,
-      [offline]: OUTCOMES.inbox,
-    });
-    await database.store.outbox.replay(webhook, range(push), LIMITS);
-    expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
-    await acknowledge(database, push, replayed);
-    await acknowledge(database, push, offline);
-    await complete(push);
-    expect((await drain(webhook._id)).sort()).toEqual(
-      [`${replayed} delivered`, `${offline} delivered`, 'finished'].sort(),
-    );
-  });
-
-  test('receipts are also reported if the push expires', async () => {
-    const webhook = newReplayed();
-    const push = await insertPush(database, newTokens(4), { shape });
-    const [first, second, third, last] = push.tokens as [string, string, string, string];
-    await deliver(database.store, push, {
-      [first]: OUTCOMES.inbox,
-      [second]: OUTCOMES.inbox,
-      [last]: OUTCOMES.inbox,
-    });
-    await database.store.outbox.replay(webhook, range(push), LIMITS);
-    expect(await drain(webhook._id)).toEqual([`${third} delivered`]);
-    await acknowledge(database, push, first);
-    await acknowledge(database, push, second);
-    await expire(database, push);
-    await complete(push);
-    expect((await drain(webhook._id)).sort()).toEqual(
-      [`${first} delivered`, `${second} delivered`, `${last} expired`, 'finished'].sort(),
-    );
-  });
+  test.each([
+    ['completed', false],
+    ['expired', true],
+  ])(
+    'receipts from inboxes that were filled before are reported when it is %s',
+    async (_, expires) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(4), { shape });
+      const [first, read, second, last] = push.tokens as [string, string, string, string];
+      await deliver(database.store, push, offline(first, second, last));
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
+      for (const token of [first, second]) await acknowledge(database, push, token);
+      if (expires) await expire(database, push);
+      else await acknowledge(database, push, last);
+      await complete(push);
+      const end = `${last} ${expires ? 'expired' : 'delivered'}`;
+      expect(await drain(webhook._id)).toEqual(ended([...all([first, second], 'delivered'), end]));
+    },
+  );
 
   test.each([
     ['after', false],
@@ -288,23 +277,21 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
       const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
       if (claimed === undefined) throw new Error('not claimed');
       await database.store.outbox.replay(webhook, range(push), LIMITS);
-      await untilDue();
-      const reports = await database.store.outbox.claim(webhook._id, LEASE_MS);
+      const reports = await claimDue(webhook._id);
       expect(reports.flatMap(describeReport)).toEqual([]);
-      const record = () => database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
-      if (!isEarly) await record();
+      if (!isEarly) await record(reports);
       const { n } = claimed.work;
       await database.store.batchTable.settle({
         ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
         latenciesMs: new Uint32Array(n),
       });
-      if (isEarly) await record();
+      if (isEarly) await record(reports);
       const holders = shape === 'in the push' ? database.pushes : database.batches;
       const at = new Date(Date.now() - 1_000);
       const waiting = { _id: id, 'notify.at': { $exists: true } };
       await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
       const tokens = splitTokens(claimed.work.tokens);
-      expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
+      expect(await drain(webhook._id)).toEqual(all(tokens, 'delivered'));
     },
   );
 });
@@ -385,54 +372,34 @@ describe('events of a device', () => {
     return _id;
   }
 
-  /** Claims and records until nothing is due; returns the events by device. */
-  async function drainDevices(webhook: string): Promise<string[]> {
-    const reported: string[] = [];
-    await untilDue();
-    for (;;) {
-      const reports = await database.store.outbox.claim(webhook, LEASE_MS);
-      if (reports.length === 0) return reported.sort();
-      reported.push(
-        ...reports.flatMap(({ id, entry }) => (entry.events ?? []).map((e) => `${id} ${e}`)),
-      );
-      const progress = reports.map((report) => {
-        return { report, events: report.entry.events ?? [], isComplete: true };
-      });
-      await database.store.outbox.record(progress, LEASE_MS);
-    }
-  }
-
   test('are reported once, and then removed from the device', async () => {
     const { devices, deletedDevices } = database.store;
     const earlier = await devices.register(app, 'android');
     const webhook = await addKnown();
     const address = { channel: 'fcm', address: 'fcm1' } as const;
     const { token } = await devices.register(app, 'android', address);
-    expect(await drainDevices(webhook)).toEqual([`${token} registered`]);
+    expect(await drain(webhook)).toEqual([`${token} registered`]);
     const gone = { token, address: 'fcm1', flag: 'uninstalled' } as const;
     await devices.flagGone(app, [gone]);
     await devices.flagGone(app, [gone]);
     await deletedDevices.markDeleted(app, earlier.token);
-    expect(await drainDevices(webhook)).toEqual(
+    expect(await drain(webhook)).toEqual(
       [`${token} uninstalled`, `${earlier.token} deleted`].sort(),
     );
     // The same installation registers again: the other device is deleted.
     const { token: newer, replaced } = await devices.register(app, 'android', address);
     expect(replaced).toEqual([token]);
-    expect(await drainDevices(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
+    expect(await drain(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
     expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
   });
 
   test('that occur during a report are reported afterwards', async () => {
     const webhook = await addKnown();
     const { token } = await database.store.devices.register(app, 'android');
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    const reports = await claimDue(webhook);
     await database.store.deletedDevices.markDeleted(app, token);
-    const progress = reports.map((report) => {
-      return { report, events: report.entry.events ?? [], isComplete: true };
-    });
-    await database.store.outbox.record(progress, LEASE_MS);
-    expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
+    await record(reports);
+    expect(await drain(webhook)).toEqual([`${token} deleted`]);
   });
 
   test('are removed with their webhook, and those of other webhooks stay', async () => {
@@ -457,22 +424,18 @@ describe('events of a device', () => {
     const webhook = await addKnown();
     const address = { channel: 'fcm', address: 'fcm2' } as const;
     const { token } = await database.store.devices.register(app, 'android', address);
-    await drainDevices(webhook);
+    await drain(webhook);
     const uninstall = () =>
       database.store.devices.flagGone(app, [{ token, address: 'fcm2', flag: 'uninstalled' }]);
     await uninstall();
-    await untilDue();
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    const reports = await claimDue(webhook);
     // The app is installed and removed again.
     await database.db
       .collection<{ _id: string }>('devices')
       .updateOne({ _id: token }, { $unset: { uninstalled: true } });
     await uninstall();
-    const progress = reports.map((report) => {
-      return { report, events: report.entry.events ?? [], isComplete: true };
-    });
-    await database.store.outbox.record(progress, LEASE_MS);
-    expect(await drainDevices(webhook)).toEqual([`${token} uninstalled`]);
+    await record(reports);
+    expect(await drain(webhook)).toEqual([`${token} uninstalled`]);
     const device = await database.store.devices.find(token);
     expect(device?.notify?.map(({ w }) => w)).not.toContain(webhook);
   });
