@@ -75,6 +75,7 @@ test('a process keeps at most 50,000 counters and discards the oldest first', as
 });
 
 describe('slots', () => {
+  const errors: Error[] = [];
   const slotsOf = (presence: PresenceServer) =>
     createSlots(presence, 2, (error) => errors.push(error));
 
