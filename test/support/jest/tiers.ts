@@ -148,7 +148,6 @@ const WAITING_SIDE_BY_SIDE = [
 /** Tests of a whole stack that check texts and states, and no time that another stack could stretch. */
 const STACK_SIDE_BY_SIDE = [
   // These start no stack, but take too long for `fast`.
-  'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
   'packages/store/test/crossing-writes-lose-no-outcome.test.ts',
   'packages/reports/test/device-overviews-miss-no-pending-push.test.ts',
   'packages/store/test/migrations-run-one-at-a-time-and-continue-after-a-kill.test.ts',
