@@ -1,10 +1,14 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:http2';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { until } from '../../../test/support/until.ts';
+import { createSandbox, type Sandbox } from '../../sandbox/src/sandbox.ts';
 import { type CliResult, runCarillon } from './run-carillon.ts';
 import { PACKETS, type ScriptedEdge, startScriptedEdge } from './scripted-edge.ts';
+
+const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
 let edge: ScriptedEdge;
 let stop: AbortController;
@@ -22,18 +26,17 @@ function simulate(...args: string[]): Promise<CliResult> {
   return runCarillon(['simulate', '--json', '--app', 'a1', ...args], {
     env: edge.env,
     signal: stop.signal,
-    onOut: (text) => lines.push(text.trimEnd()),
+    onOut: (text) => lines.push(...text.trimEnd().split('\n')),
   });
 }
+
+const untilConnected = (devices = 1) =>
+  until(() => lines.filter((line) => line.includes('"connected"')).length === devices);
 
 /** Simulates `devices` devices, and stops them once all are connected. */
 async function simulateUntilConnected(devices: number, ...args: string[]): Promise<CliResult> {
   const result = simulate('--devices', `${devices}`, ...args);
-  try {
-    await until(() => lines.filter((line) => line.includes('"connected"')).length === devices);
-  } finally {
-    stop.abort();
-  }
+  await untilConnected(devices).finally(() => stop.abort());
   return result;
 }
 
@@ -49,10 +52,8 @@ function writeStateFile(devices: object[], app = 'a1'): string {
 
 describe('simulated devices', () => {
   test('register, connect, and disconnect with DISCONNECT when stopped', async () => {
-    const result = simulate('--devices', '60', '--platform', 'python');
-    await until(() => lines.length === 60);
-    stop.abort();
-    expect(await result).toMatchObject({ code: 0, err: '' });
+    const result = await simulateUntilConnected(60, '--platform', 'python');
+    expect(result).toMatchObject({ code: 0, err: '' });
     expect(edge.requests[0]?.body).toBe('{"appId":"a1","platform":"python"}');
     await until(() => edge.packets.filter((type) => type === PACKETS.DISCONNECT).length === 60);
     expect(lines.map((line) => JSON.parse(line).event)).toEqual(Array(60).fill('connected'));
@@ -60,7 +61,7 @@ describe('simulated devices', () => {
 
   test('print the payload of a push unchanged, and acknowledge the push', async () => {
     const result = simulate();
-    await until(() => lines.length === 1);
+    await untilConnected();
     edge.publish('0123', '{"n":12345678901234567890,\n"x":1.0}');
     await until(() => edge.packets.includes(PACKETS.PUBACK));
     stop.abort();
@@ -77,10 +78,7 @@ describe('simulated devices', () => {
 
   test('reconnect after CONNACK 3, which is temporary', async () => {
     edge.connacks = [3];
-    const result = simulate();
-    await until(() => lines.length === 1);
-    stop.abort();
-    expect(await result).toMatchObject({ code: 0 });
+    expect(await simulateUntilConnected(1)).toMatchObject({ code: 0 });
   });
 
   test('stop after CONNACK 5, which is permanent', async () => {
@@ -151,6 +149,78 @@ describe('credentials in a state file', () => {
     writeFileSync(path, 'my notes');
     expect(await simulate('--state', path)).toMatchObject({ code: 1 });
     expect(readFileSync(path, 'utf8')).toBe('my notes');
+  });
+});
+
+describe('simulated devices of providers', () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    const files = createTemporaryFolder();
+    const listen = { control: ANY_PORT, apns: ANY_PORT, fcm: ANY_PORT, webPush: ANY_PORT };
+    sandbox = await createSandbox({ ...listen, files });
+  });
+  beforeEach(() => {
+    edge.env = { ...edge.env, CARILLON_SANDBOX: sandbox.control };
+  });
+  afterAll(() => sandbox.stop());
+
+  /** Starts a simulation. Returns its result, and what the device has registered with. */
+  async function register(...args: string[]) {
+    const result = simulate(...args);
+    await untilConnected();
+    const registered = JSON.parse(edge.requests[0]?.body ?? '{}') as Record<string, unknown>;
+    return { result, registered };
+  }
+
+  /** Sends a request to the sandbox, which is set to accept every request: the tests check only the payload. */
+  async function send(channel: 'apns' | 'fcm' | 'web-push', path: string, body: string) {
+    await fetch(`${sandbox.control}/scripts/${channel}/*`, {
+      method: 'PUT',
+      body: JSON.stringify({ answers: [{ status: 200 }] }),
+    });
+    const { host, port } = sandbox.credentials[channel === 'web-push' ? 'webPush' : channel];
+    const session = connect(`https://${host}:${port}`, { ca: sandbox.credentials.ca });
+    const head = { ':method': 'POST', ':path': path, 'x-carillon-push': 'p1' };
+    const stream = session.request(head);
+    stream.end(body);
+    await new Promise((resolve) => stream.resume().once('close', resolve));
+    await new Promise((resolve) => session.close(() => resolve(undefined)));
+  }
+
+  async function expectPush(result: Promise<CliResult>, text: string): Promise<void> {
+    expect(await until(() => lines.find((line) => line.includes('"push"')))).toContain(text);
+    stop.abort();
+    expect(await result).toMatchObject({ code: 0 });
+  }
+
+  test('on ios register with an APNs token and print their pushes', async () => {
+    const { result, registered } = await register('--platform', 'ios');
+    const { pushToken, ...rest } = registered;
+    const app = { pushEnvironment: 'development', pushBundle: 'com.example.carillon' };
+    expect(rest).toMatchObject({ appId: 'a1', platform: 'ios', ...app });
+    expect(pushToken).toMatch(/^[0-9a-f]{64}$/);
+    const payload = '{"n":12345678901234567890,"_pushyId":"p1"}';
+    await send('apns', `/3/device/${pushToken}`, payload);
+    await expectPush(result, `{"event":"push","token":"t1","id":"p1","payload":${payload},`);
+  });
+
+  test('on android with --fcm connect over MQTT and have an FCM token', async () => {
+    const { result, registered } = await register('--platform', 'android', '--fcm');
+    const data = { payload: '{"n":1.0}', _pushyId: 'p1' };
+    const body = JSON.stringify({ message: { token: registered.fcmToken, data } });
+    await send('fcm', '/v1/projects/any/messages:send', body);
+    await expectPush(result, '"id":"p1","payload":{"n":1.0},');
+  });
+
+  test('on web register with a subscription', async () => {
+    const { result, registered } = await register('--platform', 'web');
+    const { endpoint } = registered.subscription as { endpoint: string };
+    await send('web-push', new URL(endpoint).pathname, '');
+    await expectPush(result, '"id":"p1","payload":null,');
+  });
+
+  test('reject --fcm on other platforms than android', async () => {
+    expect(await simulate('--platform', 'ios', '--fcm')).toMatchObject({ code: 2 });
   });
 });
 

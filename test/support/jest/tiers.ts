@@ -151,7 +151,6 @@ const STACK_SIDE_BY_SIDE = [
   'packages/store/test/crossing-writes-lose-no-outcome.test.ts',
   'packages/reports/test/device-overviews-miss-no-pending-push.test.ts',
   'packages/store/test/migrations-run-one-at-a-time-and-continue-after-a-kill.test.ts',
-  'services/cli/test/simulated-devices-register-and-connect.test.ts',
   'services/delivery-worker/test/apns/connection-failures-lose-no-push.test.ts',
   'services/delivery-worker/test/failed-pushes-are-redriven-once.test.ts',
   'services/delivery-worker/test/fcm/connection-failures-lose-no-push.test.ts',
