@@ -10,7 +10,7 @@ const DISCONNECT = 14;
 /** Scripted API and MQTT gateway for simulated devices. */
 export interface ScriptedEdge {
   /** Variables for the command's environment. */
-  env: Record<'CARILLON_API' | 'CARILLON_MQTT' | 'CARILLON_API_KEY', string>;
+  env: NodeJS.ProcessEnv;
   /** Requests that the API received, in order. */
   requests: { path: string; body: string }[];
   /** HTTP status per path, or the statuses of its next requests; 200 when absent. */

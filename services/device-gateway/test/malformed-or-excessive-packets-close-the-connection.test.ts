@@ -57,7 +57,7 @@ const PACKETS: readonly (readonly [string, Packet | Buffer])[] = [
 ];
 const PACKET_TYPES = PACKETS.map(([name, packet]) => ({
   name,
-  bytes: packet instanceof Buffer ? packet : generate(packet),
+  bytes: Buffer.isBuffer(packet) ? packet : generate(packet),
 }));
 /** Packets after which a connected device goes on. */
 const HARMLESS = ['puback', 'subscribe', 'unsubscribe', 'pingreq'];

@@ -50,7 +50,7 @@ async function startGateway(settings: { hasProxyHeader?: boolean } = {}) {
 }
 
 /** Connects a device, to show that the gateway serves others. */
-async function expectServed({ ports }: Gateway, before = NO_HEADER): Promise<void> {
+async function expectServed({ ports }: Gateway, before: Buffer = NO_HEADER): Promise<void> {
   const socket = openSocket(ports.mqtt);
   const bytes = Buffer.concat([before, connectPacket(await bench.newToken())]);
   expect(await sendAndRead(socket, bytes, 4)).toEqual(ACCEPTED);
