@@ -2,7 +2,6 @@ import { splitTokens } from '@carillon/core/batch';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { processCounts } from '@carillon/core/process-counts';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
-import type { WebhookDocument } from '@carillon/store/documents';
 import { NOTIFY_INDEX } from '@carillon/store/notify-mark';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
@@ -24,6 +23,7 @@ import {
   type ReportProgress,
   unreportedRecipients,
 } from '../src/outbox.ts';
+import { APP } from './webhook-under-test.ts';
 
 const LEASE_MS = 60_000;
 const LIMITS = { pushes: 10, recipients: 10 };
@@ -34,9 +34,6 @@ beforeAll(async () => {
   database = await startStore();
 });
 afterAll(() => database?.stop());
-
-/** The app of the pushes that `insertPush` inserts. */
-const APP = 'a'.repeat(24);
 
 /** Returns the id of a webhook that no other test uses. */
 function newWebhook(): string {
@@ -154,6 +151,63 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
     const rest = await drain(webhook);
     expect([...reported, ...rest].sort()).toEqual(all([first, second], 'delivered'));
   });
+
+  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
+  const newReplayed = () => ({
+    ...{ _id: newWebhook(), app: APP },
+    events: ['recipient.delivered' as const],
+  });
+
+  test.each([
+    ['completed', false],
+    ['expired', true],
+  ])(
+    'receipts from inboxes that were filled before its replay are reported when it is %s',
+    async (_, expires) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(4), { shape });
+      const [first, read, second, last] = push.tokens as [string, string, string, string];
+      await deliver(database.store, push, offline(first, second, last));
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
+      for (const token of [first, second]) await acknowledge(database, push, token);
+      if (expires) await expire(database, push);
+      else await acknowledge(database, push, last);
+      await complete(push);
+      const end = `${last} ${expires ? 'expired' : 'delivered'}`;
+      expect(await drain(webhook._id)).toEqual(ended([...all([first, second], 'delivered'), end]));
+    },
+  );
+
+  test.each([
+    ['after', false],
+    ['before', true],
+  ])(
+    'the outcomes of a claim before its replay, which is settled %s the report is recorded, are reported',
+    async (_, isEarly) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(2), { shape });
+      const [id = ''] = push.batchIds;
+      const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
+      if (claimed === undefined) throw new Error('not claimed');
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      const reports = await claimDue(webhook._id);
+      expect(reports.flatMap(describeReport)).toEqual([]);
+      if (!isEarly) await record(reports);
+      const { n } = claimed.work;
+      await database.store.batchTable.settle({
+        ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
+        latenciesMs: new Uint32Array(n),
+      });
+      if (isEarly) await record(reports);
+      const holders = shape === 'in the push' ? database.pushes : database.batches;
+      const at = new Date(Date.now() - 1_000);
+      const waiting = { _id: id, 'notify.at': { $exists: true } };
+      await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
+      const tokens = splitTokens(claimed.work.tokens);
+      expect(await drain(webhook._id)).toEqual(all(tokens, 'delivered'));
+    },
+  );
 });
 
 test('each webhook has reports of its own, and a lost claim changes nothing', async () => {
@@ -172,7 +226,7 @@ test('each webhook has reports of its own, and a lost claim changes nothing', as
 test('work that waits for a retry is not claimed early, also when there is more to report', async () => {
   const webhook = newWebhook();
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
-  await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
+  await deliver(database.store, push, offline(...push.tokens));
   const [report] = await claimDue(webhook);
   if (report === undefined) throw new Error('nothing is due');
   await database.store.outbox.release([{ report, delayMs: 3_600_000 }]);
@@ -187,18 +241,13 @@ test('work that waits for a retry is not claimed early, also when there is more 
 
 test('due work is found by the index alone, which has no entry of a push without webhooks', async () => {
   const webhook = newWebhook();
-  const pushes = await Promise.all(
-    [...'abcdefghij'].map(() => insertPush(database, newTokens(1), {})),
-  );
-  for (const push of pushes) await deliver(database.store, push, {});
-  const found = database.db.collection('pushes').find(
-    {
-      notify: { $elemMatch: { w: webhook, at: { $lte: new Date() } } },
-      'notify.at': { $exists: true },
-    },
-    { hint: NOTIFY_INDEX },
-  );
-  const { executionStats } = await found.explain('executionStats');
+  for (let n = 0; n < 10; n += 1)
+    await deliver(database.store, await insertPush(database, newTokens(1)), {});
+  const notify = { $elemMatch: { w: webhook, at: { $lte: new Date() } } };
+  const { executionStats } = await database.db
+    .collection('pushes')
+    .find({ notify, 'notify.at': { $exists: true } }, { hint: NOTIFY_INDEX })
+    .explain('executionStats');
   expect(executionStats.totalDocsExamined).toBe(0);
   expect(executionStats.totalKeysExamined).toBeLessThanOrEqual(1);
 });
@@ -237,65 +286,6 @@ test('one call of a replay marks pushes of a bounded number of recipients, and a
   expect(await database.store.outbox.countPending(webhook._id, 10)).toBe(4);
 });
 
-describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (shape) => {
-  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
-  const newReplayed = () => ({
-    ...{ _id: newWebhook(), app: APP },
-    events: ['recipient.delivered' as const],
-  });
-
-  test.each([
-    ['completed', false],
-    ['expired', true],
-  ])(
-    'receipts from inboxes that were filled before are reported when it is %s',
-    async (_, expires) => {
-      const webhook = newReplayed();
-      const push = await insertPush(database, newTokens(4), { shape });
-      const [first, read, second, last] = push.tokens as [string, string, string, string];
-      await deliver(database.store, push, offline(first, second, last));
-      await database.store.outbox.replay(webhook, range(push), LIMITS);
-      expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
-      for (const token of [first, second]) await acknowledge(database, push, token);
-      if (expires) await expire(database, push);
-      else await acknowledge(database, push, last);
-      await complete(push);
-      const end = `${last} ${expires ? 'expired' : 'delivered'}`;
-      expect(await drain(webhook._id)).toEqual(ended([...all([first, second], 'delivered'), end]));
-    },
-  );
-
-  test.each([
-    ['after', false],
-    ['before', true],
-  ])(
-    'the outcomes of an earlier claim, which is settled %s the report is recorded, are reported',
-    async (_, isEarly) => {
-      const webhook = newReplayed();
-      const push = await insertPush(database, newTokens(2), { shape });
-      const [id = ''] = push.batchIds;
-      const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
-      if (claimed === undefined) throw new Error('not claimed');
-      await database.store.outbox.replay(webhook, range(push), LIMITS);
-      const reports = await claimDue(webhook._id);
-      expect(reports.flatMap(describeReport)).toEqual([]);
-      if (!isEarly) await record(reports);
-      const { n } = claimed.work;
-      await database.store.batchTable.settle({
-        ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
-        latenciesMs: new Uint32Array(n),
-      });
-      if (isEarly) await record(reports);
-      const holders = shape === 'in the push' ? database.pushes : database.batches;
-      const at = new Date(Date.now() - 1_000);
-      const waiting = { _id: id, 'notify.at': { $exists: true } };
-      await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
-      const tokens = splitTokens(claimed.work.tokens);
-      expect(await drain(webhook._id)).toEqual(all(tokens, 'delivered'));
-    },
-  );
-});
-
 describe('a push past its retention', () => {
   const past = new Date(Date.now() - 1_000);
   let slot = 0;
@@ -306,8 +296,8 @@ describe('a push past its retention', () => {
   ): Promise<TestPush> {
     slot += 1;
     await database.db
-      .collection<Pick<WebhookDocument, '_id' | 'app' | 'events' | 'slot'>>('webhooks')
-      .insertOne({ _id: webhook, app: APP, events: [...events], slot });
+      .collection<{ _id: string; app: string }>('webhooks')
+      .insertOne({ _id: webhook, app: APP, ...{ events: [...events], slot } });
     const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
     await deliver(database.store, push, {}, { finish: true });
     await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
@@ -328,33 +318,27 @@ describe('a push past its retention', () => {
     expect(await isStored(push)).toBe(false);
   });
 
-  test.each<[string, (push: TestPush, webhook: string) => Promise<unknown>]>([
-    [
-      'after three days',
-      ({ id }) => database.pushes.updateOne({ _id: id }, { $set: { keepUntil: past } }),
-    ],
-    [
-      'at once when its webhook is off',
-      (_, webhook) => database.store.webhooks.turnOffOf(APP, webhook),
-    ],
-  ])('is removed %s, and its events are counted as dropped', async (_what, change) => {
-    const webhook = newWebhook();
-    const push = await insertUnreported(webhook);
-    await change(push, webhook);
-    await purge();
-    expect(await isStored(push)).toBe(false);
-    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
-  });
+  const expireKeeping = ({ id }: TestPush) =>
+    database.pushes.updateOne({ _id: id }, { $set: { keepUntil: past } });
+  const turnOff = (_: TestPush, webhook: string) => database.store.webhooks.turnOffOf(APP, webhook);
 
-  test('drops only events that the webhook wants, which the metrics count', async () => {
-    const webhook = newWebhook();
-    const before = processCounts.webhookEventsDropped;
-    const push = await insertUnreported(webhook, ['push.finished', 'recipient.failed']);
-    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
-    await purge();
-    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 1 });
-    expect(processCounts.webhookEventsDropped - before).toBe(1);
-  });
+  test.each([
+    ['after three days', WEBHOOK_EVENTS, expireKeeping, 3],
+    ['at once when its webhook is off', WEBHOOK_EVENTS, turnOff, 3],
+    ['with the events that are wanted', ['push.finished', 'recipient.failed'], expireKeeping, 1],
+  ] as const)(
+    'is removed %s, which are counted as dropped',
+    async (_what, events, change, count) => {
+      const webhook = newWebhook();
+      const before = processCounts.webhookEventsDropped;
+      const push = await insertUnreported(webhook, events);
+      await change(push, webhook);
+      await purge();
+      expect(await isStored(push)).toBe(false);
+      expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: count });
+      expect(processCounts.webhookEventsDropped - before).toBe(count);
+    },
+  );
 });
 
 describe('events of a device', () => {
@@ -393,15 +377,6 @@ describe('events of a device', () => {
     expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
   });
 
-  test('that occur during a report are reported afterwards', async () => {
-    const webhook = await addKnown();
-    const { token } = await database.store.devices.register(app, 'android');
-    const reports = await claimDue(webhook);
-    await database.store.deletedDevices.markDeleted(app, token);
-    await record(reports);
-    expect(await drain(webhook)).toEqual([`${token} deleted`]);
-  });
-
   test('are removed with their webhook, and those of other webhooks stay', async () => {
     const [removed, other] = [await addKnown(), await addKnown()];
     const due = (w: string) => ({ w, v: 1, at: new Date(), events: ['registered'] });
@@ -422,11 +397,12 @@ describe('events of a device', () => {
 
   test('that occur again during a report are reported again', async () => {
     const webhook = await addKnown();
+    const { devices } = database.store;
     const address = { channel: 'fcm', address: 'fcm2' } as const;
-    const { token } = await database.store.devices.register(app, 'android', address);
+    const { token } = await devices.register(app, 'android', address);
     await drain(webhook);
-    const uninstall = () =>
-      database.store.devices.flagGone(app, [{ token, address: 'fcm2', flag: 'uninstalled' }]);
+    const gone = { token, address: 'fcm2', flag: 'uninstalled' } as const;
+    const uninstall = () => devices.flagGone(app, [gone]);
     await uninstall();
     const reports = await claimDue(webhook);
     // The app is installed and removed again.
@@ -436,7 +412,7 @@ describe('events of a device', () => {
     await uninstall();
     await record(reports);
     expect(await drain(webhook)).toEqual([`${token} uninstalled`]);
-    const device = await database.store.devices.find(token);
+    const device = await devices.find(token);
     expect(device?.notify?.map(({ w }) => w)).not.toContain(webhook);
   });
 });
