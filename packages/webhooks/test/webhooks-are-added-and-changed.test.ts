@@ -13,7 +13,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/g
 import { environment } from '../../../services/delivery-worker/src/environment.ts';
 import { openWebhooks } from '../../../services/delivery-worker/src/open-webhooks.ts';
 import { startPushService } from '../../../services/delivery-worker/test/web-push/push-service.ts';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { until } from '../../../test/support/until.ts';
 import {
   deliver,
@@ -51,7 +51,9 @@ describe('an app has five webhooks:', () => {
   let stores: TestStore[];
   beforeAll(async () => {
     // Two processes: a lock in memory has no effect.
-    stores = [database.store, await database.connect()];
+    const connect = () => openStore({ uri: database.uri, appName: 'test', timeoutMs: 30_000 });
+    stores = [await connect(), await connect()];
+    releases.push(...stores.map(({ close }) => close));
     await database.store.webhooks.putBoxKey(boxKeyOf(parseSealingKeys(`1:${'0'.repeat(64)}`)));
   });
 
