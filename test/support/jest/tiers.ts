@@ -155,7 +155,6 @@ const STACK_SIDE_BY_SIDE = [
   'services/delivery-worker/test/failed-pushes-are-redriven-once.test.ts',
   'services/delivery-worker/test/fcm/connection-failures-lose-no-push.test.ts',
   'services/delivery-worker/test/fan-out/two-releases-share-a-fan-out.test.ts',
-  'tools/supervisor/test/a-test-run-leaves-no-process.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
   'test/api/settings-are-per-app.test.ts',
   'test/api/invalid-input-stores-nothing.test.ts',
