@@ -99,6 +99,12 @@ const ended = (events: readonly string[]) => [...events, 'finished'].sort();
 const all = (tokens: readonly string[], outcome: string) =>
   tokens.map((token) => `${token} ${outcome}`).sort();
 
+const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
+const newReplayed = () => ({
+  _id: newWebhook(),
+  app: APP,
+  events: ['recipient.delivered' as const],
+});
 const complete = ({ id }: TestPush) =>
   database.store.pushCompletion.completeIfDone(id, RETENTION_MS);
 
@@ -152,18 +158,9 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
     expect([...reported, ...rest].sort()).toEqual(all([first, second], 'delivered'));
   });
 
-  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
-  const newReplayed = () => ({
-    ...{ _id: newWebhook(), app: APP },
-    events: ['recipient.delivered' as const],
-  });
-
-  test.each([
-    ['completed', false],
-    ['expired', true],
-  ])(
+  test.each(['completed', 'expired'])(
     'receipts from inboxes that were filled before its replay are reported when it is %s',
-    async (_, expires) => {
+    async (end) => {
       const webhook = newReplayed();
       const push = await insertPush(database, newTokens(4), { shape });
       const [first, read, second, last] = push.tokens as [string, string, string, string];
@@ -171,20 +168,19 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
       await database.store.outbox.replay(webhook, range(push), LIMITS);
       expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
       for (const token of [first, second]) await acknowledge(database, push, token);
-      if (expires) await expire(database, push);
+      if (end === 'expired') await expire(database, push);
       else await acknowledge(database, push, last);
       await complete(push);
-      const end = `${last} ${expires ? 'expired' : 'delivered'}`;
-      expect(await drain(webhook._id)).toEqual(ended([...all([first, second], 'delivered'), end]));
+      const ofLast = `${last} ${end === 'expired' ? end : 'delivered'}`;
+      expect(await drain(webhook._id)).toEqual(
+        ended([...all([first, second], 'delivered'), ofLast]),
+      );
     },
   );
 
-  test.each([
-    ['after', false],
-    ['before', true],
-  ])(
+  test.each(['after', 'before'])(
     'the outcomes of a claim before its replay, which is settled %s the report is recorded, are reported',
-    async (_, isEarly) => {
+    async (order) => {
       const webhook = newReplayed();
       const push = await insertPush(database, newTokens(2), { shape });
       const [id = ''] = push.batchIds;
@@ -193,13 +189,13 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
       await database.store.outbox.replay(webhook, range(push), LIMITS);
       const reports = await claimDue(webhook._id);
       expect(reports.flatMap(describeReport)).toEqual([]);
-      if (!isEarly) await record(reports);
+      if (order === 'after') await record(reports);
       const { n } = claimed.work;
       await database.store.batchTable.settle({
         ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
         latenciesMs: new Uint32Array(n),
       });
-      if (isEarly) await record(reports);
+      if (order === 'before') await record(reports);
       const holders = shape === 'in the push' ? database.pushes : database.batches;
       const at = new Date(Date.now() - 1_000);
       const waiting = { _id: id, 'notify.at': { $exists: true } };
@@ -253,16 +249,14 @@ test('due work is found by the index alone, which has no entry of a push without
 });
 
 test('a replay reports everything again, also of pushes from before the webhook was created', async () => {
-  const _id = newWebhook();
+  const webhook = newReplayed();
   const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
   await deliver(database.store, push, {});
   await complete(push);
-  const webhook = { _id, app: APP, events: ['recipient.delivered' as const] };
-  const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
   for (const _ of ['first', 'again']) {
-    const replayed = await database.store.outbox.replay(webhook, range, LIMITS);
+    const replayed = await database.store.outbox.replay(webhook, range(push), LIMITS);
     expect(replayed).toEqual({ pushes: 1 });
-    expect(await drain(_id)).toEqual(ended(all(push.tokens, 'delivered')));
+    expect(await drain(webhook._id)).toEqual(ended(all(push.tokens, 'delivered')));
   }
 });
 
@@ -272,14 +266,12 @@ test('one call of a replay marks pushes of a bounded number of recipients, and a
   for (const recipients of [1, 1, 3, 1])
     pushes.push(await insertPush(database, newTokens(recipients)));
   const ids = pushes.map(({ id }) => id);
-  let from = `${ids[0]?.slice(0, -1)}`;
   const marked: number[] = [];
-  for (;;) {
+  for (let from = ids[0]?.slice(0, -1); from !== undefined; ) {
     const range = { from, to: `${ids[3]}~` };
     const limits = { pushes: 10, recipients: 2 };
     const replayed = await database.store.outbox.replay(webhook, range, limits);
     marked.push(replayed.pushes);
-    if (replayed.last === undefined) break;
     from = replayed.last;
   }
   expect(marked).toEqual([2, 1, 1]);
