@@ -1,16 +1,21 @@
+import { once } from 'node:events';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { connect } from 'node:http2';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { until } from '../../../test/support/until.ts';
 import { createSandbox, type Sandbox } from '../../sandbox/src/sandbox.ts';
 import { type CliResult, runCarillon } from './run-carillon.ts';
-import { PACKETS, type ScriptedEdge, startScriptedEdge } from './scripted-edge.ts';
 
+/** Types of control packets (MQTT 3.1.1, table 2.1). */
+const PACKETS = { CONNECT: 1, PUBACK: 4, DISCONNECT: 14 };
 const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
-let edge: ScriptedEdge;
+let edge: Awaited<ReturnType<typeof startScriptedEdge>>;
 let stop: AbortController;
 let lines: string[];
 
@@ -243,3 +248,72 @@ describe('push send', () => {
     expect(err).toBe('The API returned an error: No. (CODE)\n');
   });
 });
+
+/** Starts a scripted API and MQTT gateway on free ports. */
+async function startScriptedEdge() {
+  const connections = new Set<Socket>();
+  let registeredCount = 0;
+  const http = createHttpServer(async (request, response) => {
+    const path = request.url ?? '';
+    script.requests.push({ path, body: await text(request) });
+    const scripted = script.statuses[path];
+    const status = (Array.isArray(scripted) ? scripted.shift() : scripted) ?? 200;
+    const device = { token: `t${++registeredCount}`, auth: 'a' };
+    const body = status === 200 ? device : { code: 'CODE', error: 'No.' };
+    response
+      .writeHead(status, { 'retry-after': String(script.retryAfter) })
+      .end(JSON.stringify(body));
+  });
+  const gateway = createServer((connection) => {
+    connections.add(
+      connection.on('error', () => undefined).on('close', () => connections.delete(connection)),
+    );
+    connection.on('data', (bytes) => {
+      const type = (bytes[0] ?? 0) >> 4;
+      script.packets.push(type);
+      if (type === PACKETS.CONNECT)
+        connection.write(Buffer.from([0x20, 2, 0, script.connacks.shift() ?? 0]));
+    });
+  });
+  const env: NodeJS.ProcessEnv = {
+    CARILLON_API: `http://127.0.0.1:${await listen(http)}`,
+    CARILLON_MQTT: `mqtt://127.0.0.1:${await listen(gateway)}`,
+    CARILLON_API_KEY: 'k',
+  };
+  const script = {
+    env,
+    /** Requests that the API received, in order. */
+    requests: [] as { path: string; body: string }[],
+    /** HTTP status per path, or the statuses of its next requests; 200 when absent. */
+    statuses: {} as Record<string, number | number[]>,
+    /** Retry-After of each response in seconds. */
+    retryAfter: 0,
+    /** CONNACK return codes of the next connects; 0 for later ones. */
+    connacks: [] as number[],
+    /** Types of the control packets (MQTT 3.1.1, table 2.1) that devices sent. */
+    packets: [] as number[],
+  };
+  return Object.assign(script, {
+    /** Publishes to every connected device. */
+    publish: (topic: string, payload: string): void => {
+      for (const connection of connections) connection.write(publishPacket(topic, payload));
+    },
+    stop: async (): Promise<void> => {
+      for (const connection of connections) connection.destroy();
+      http.closeAllConnections();
+      await Promise.all([http, gateway].map((server) => once(server.close(), 'close')));
+    },
+  });
+}
+
+async function listen(server: Server): Promise<number> {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+/** Encodes a PUBLISH with QoS 1 (MQTT 3.1.1, section 3.3) whose length fits in one byte. */
+function publishPacket(topic: string, payload: string): Buffer {
+  const [name, data] = [Buffer.from(topic), Buffer.from(payload)];
+  const head = [0x32, name.length + data.length + 4, 0, name.length];
+  return Buffer.concat([Buffer.from(head), name, Buffer.from([0, 1]), data]);
+}
