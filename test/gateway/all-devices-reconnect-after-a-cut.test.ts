@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { quantile, startApiProbe } from '../support/gateway/api-probe.ts';
-import { type FleetFixture, openFleetFixture } from '../support/gateway/fleet-fixture.ts';
+import {
+  type FleetFixture,
+  openFleetFixture,
+  quantile,
+  startApiProbe,
+} from '../support/gateway/fleet-fixture.ts';
 
 /**
  * No more than a listening socket's backlog, or the kernel's second tries would fill the loopback that the API

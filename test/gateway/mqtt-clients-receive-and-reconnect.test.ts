@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runCarillonJson } from '../support/carillon.ts';
 import {
+  ensureMosquitto,
+  ensurePaho,
   publishByMosquitto,
   type RealClient,
   startMosquitto,
   startMqttJs,
   startPaho,
 } from '../support/gateway/real-clients.ts';
-import { ensureMosquitto, ensurePaho } from '../support/gateway/tools.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 

@@ -107,17 +107,9 @@ const WAITING_SIDE_BY_SIDE = [
 /** Tests of a whole stack that check texts and states, and no time that another stack could stretch. */
 const STACK_SIDE_BY_SIDE = [
   // These start no stack, but take too long for `fast`.
-  'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
-  'packages/presence/test/figures-of-all-processes-add-up.test.ts',
-  'packages/presence/test/presence-refresher.test.ts',
-  'services/cli/test/simulated-devices-register-and-connect.test.ts',
   'services/delivery-worker/test/connection-failures-lose-no-push.test.ts',
   'services/delivery-worker/test/fan-out/a-fan-out-reaches-each-subscriber-once.test.ts',
   'services/delivery-worker/test/failed-pushes-are-redriven-once.test.ts',
-  'packages/webhooks/test/a-dead-receiver-delays-no-other-address.test.ts',
-  'services/device-gateway/test/one-client-cannot-lock-out-others.test.ts',
-  'services/device-gateway/test/only-authenticated-devices-connect.test.ts',
-  'tools/supervisor/test/a-test-run-leaves-no-process.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
   'test/api/settings-are-per-app.test.ts',
   'test/api/invalid-input-stores-nothing.test.ts',
