@@ -48,14 +48,8 @@ const FAST = [
   'test/support/tiers.test.ts',
 ];
 
-/** Without a stack, but too long for `fast`; and it asserts a bound in seconds that a file beside it could stretch. */
-const STACK_OF_PARTS = ['services/api/test/slow-requests-time-out-with-one-response.test.ts'];
-
 /** Files of `fast` that wait longest: begun last, one of them would keep the others' worker waiting. */
-export const FIRST = [
-  'services/api/test/incomplete-requests-get-one-response.test.ts',
-  'packages/store/test/a-lost-connection-is-never-reported-as-success.test.ts',
-];
+export const FIRST = ['packages/store/test/a-lost-connection-is-never-reported-as-success.test.ts'];
 
 /** Tests that take long because their fault does: kills again and again, outages, large pushes. */
 const LONG = [
@@ -240,7 +234,7 @@ const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.te
 export function readTiers(root: string): Tier[] {
   const find = (...patterns: string[]) =>
     globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
-  const notBeside = new Set([...STACK_OF_PARTS, ...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
+  const notBeside = new Set([...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
   const others: Tier[] = [
     {
       name: 'fast',
@@ -263,7 +257,7 @@ export function readTiers(root: string): Tier[] {
   const named = new Set([...others.flatMap(filesOf), ...STACK_SIDE_BY_SIDE]);
   const ofStack = find('test/**/*.test.ts').filter((path) => !named.has(path));
   const sharing = ofStack.filter((path) => isSharing(join(root, path)));
-  const oneByOne = [...STACK_OF_PARTS, ...ofStack.filter((path) => !sharing.includes(path))];
+  const oneByOne = ofStack.filter((path) => !sharing.includes(path));
   return [...others, { name: 'stack', sideBySide: [...STACK_SIDE_BY_SIDE, ...sharing], oneByOne }];
 }
 
