@@ -1,51 +1,41 @@
 import { createLogger } from '@carillon/runtime/logger';
-import { createMetrics } from '@carillon/runtime/metrics';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
-import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterEach, expect, test } from '@jest/globals';
 import supertest from 'supertest';
 import { createProxyDetector } from '../src/http/detect-proxy.ts';
 import { createRateLimits } from '../src/http/rate-limits.ts';
-import { createRouting } from '../src/http/routing.ts';
-import { serve } from '../src/http/server.ts';
+import { type Edge, startEdge } from './edge.ts';
 
-const stops: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const stop of stops.splice(0)) await stop();
-});
+let edge: Edge | undefined;
+afterEach(() => edge?.stop());
 
 /** Starts the edge of an API with that TRUST_PROXY; returns a request to it and the warnings so far. */
-async function startEdge(proxyHops: number) {
+async function startBehind(proxyHops: number) {
   const recorded: string[] = [];
   const warner = createProxyWarner({
     log: createLogger('edge', 'fatal'),
     record: async (kind) => void recorded.push(kind),
   });
-  const routing = createRouting({
-    log: createLogger('edge', 'fatal'),
-    metrics: createMetrics(),
-    authenticate: () => Promise.reject(new Error('no key is needed')),
-    countRequest: async () => undefined,
-    readBody: createBodyReader({ budgetBytes: 1_500 }),
-    onUnexpectedError: () => undefined,
-  });
-  const who = routing.publicGet(async ({ address }) => ({ address }));
-  const { port, stop } = await serve(
-    { host: '127.0.0.1', port: 0 },
-    routing,
-    [(router) => router.get('/who', who)],
+  const started = await startEdge(
+    ({ publicGet }) =>
+      (router) =>
+        router.get(
+          '/who',
+          publicGet(async ({ address }) => ({ address })),
+        ),
+    {},
     { proxyHops, onRequest: createProxyDetector(proxyHops, warner) },
   );
-  stops.push(stop);
+  edge = started;
   const get = (headers: Record<string, string> = {}) =>
-    supertest(`http://127.0.0.1:${port}`).get('/who').set(headers);
+    supertest(started.url).get('/who').set(headers);
   return { get, recorded };
 }
 
 test.each(['X-Forwarded-For', 'Forwarded'])(
   '%s from a proxy while TRUST_PROXY is 0 causes a warning',
   async (name) => {
-    const { get, recorded } = await startEdge(0);
+    const { get, recorded } = await startBehind(0);
     expect((await get()).status).toBe(200);
     expect(recorded).toEqual([]);
     const value = name === 'Forwarded' ? 'for=198.51.100.7' : '198.51.100.7';
@@ -55,14 +45,14 @@ test.each(['X-Forwarded-For', 'Forwarded'])(
 );
 
 test('more proxies than TRUST_PROXY, so that one of them is treated as the client, cause a warning', async () => {
-  const { get, recorded } = await startEdge(1);
+  const { get, recorded } = await startBehind(1);
   const { body } = await get({ 'X-Forwarded-For': '198.51.100.7, 10.0.0.5' });
   expect(body).toEqual({ address: '10.0.0.5' });
   expect(recorded).toEqual(['api-too-few-proxies']);
 });
 
 test('forged entries of a client cause no warning while TRUST_PROXY is right', async () => {
-  const { get, recorded } = await startEdge(1);
+  const { get, recorded } = await startBehind(1);
   const { body } = await get({ 'X-Forwarded-For': '10.0.0.5, 1.1.1.1, 198.51.100.7' });
   expect(body).toEqual({ address: '198.51.100.7' });
   await get({ 'X-Forwarded-For': '198.51.100.7' });
