@@ -221,22 +221,77 @@ describe('sessions', () => {
   });
 });
 
-describe('the pages', () => {
-  test('describe how to build them, are sent for every path once built, and forbid content of other hosts', async () => {
-    const browser = createBrowser(started.url);
-    expect((await browser.get('/')).body).toContain('npm run build');
-    await mkdir(join(folder, 'assets'));
-    await writeFile(join(folder, 'assets/app-1a2b.js'), 'run()');
-    await writeFile(join(folder, 'index.html'), '<!doctype html>');
-    const page = await browser.get('/apps/x?tab=keys');
-    expect(page.body).toBe('<!doctype html>');
-    expect(page.headers.get('cache-control')).toBe('no-cache');
-    expect(page.headers.get('content-security-policy')).toContain("default-src 'self'");
-    expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
-    expect(page.headers.get('x-content-type-options')).toBe('nosniff');
-    const asset = await browser.get('/assets/app-1a2b.js');
-    expect(asset.headers.get('cache-control')).toContain('immutable');
-    expect((await browser.get('/assets/none.js')).status).toBe(404);
-    expect((await browser.get('/api/none')).body.code).toBe('NOT_FOUND');
+test('the pages describe how to build them, are sent for every path once built, and forbid content of other hosts', async () => {
+  const browser = createBrowser(started.url);
+  expect((await browser.get('/')).body).toContain('npm run build');
+  await mkdir(join(folder, 'assets'));
+  await writeFile(join(folder, 'assets/app-1a2b.js'), 'run()');
+  await writeFile(join(folder, 'index.html'), '<!doctype html>');
+  const page = await browser.get('/apps/x?tab=keys');
+  expect(page.body).toBe('<!doctype html>');
+  expect(page.headers.get('cache-control')).toBe('no-cache');
+  expect(page.headers.get('content-security-policy')).toContain("default-src 'self'");
+  expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+  expect(page.headers.get('x-content-type-options')).toBe('nosniff');
+  const asset = await browser.get('/assets/app-1a2b.js');
+  expect(asset.headers.get('cache-control')).toContain('immutable');
+  expect((await browser.get('/assets/none.js')).status).toBe(404);
+  expect((await browser.get('/api/none')).body.code).toBe('NOT_FOUND');
+});
+
+test.each([
+  // CONSOLE_URL, the request's Host, its Origin, whether it is the console's own
+  [undefined, '192.0.2.1:4010', 'http://192.0.2.1:4010', true],
+  [undefined, '192.0.2.1:4010', 'http://192.0.2.1:4011', false],
+  [undefined, '192.0.2.1:4010', 'https://192.0.2.1:4010', false],
+  [undefined, '192.0.2.1:4010', undefined, false],
+  ['http://push.example', 'push.example', 'http://push.example', true],
+  ['https://push.example', 'push.example', 'https://push.example', true],
+  ['https://push.example', 'push.example', 'http://push.example', false],
+  ['https://push.example', 'PUSH.example', 'http://push.example', false],
+  ['https://push.example', '192.0.2.1:4010', 'http://192.0.2.1:4010', true],
+  ['https://push.example', 'push.example', 'null', false],
+])('with CONSOLE_URL %p, host %p and origin %p: %p', (url, host, origin, isOwn) => {
+  expect(createConsoleAddress(url).isOwnOrigin(origin, host)).toBe(isOwn);
+});
+
+test('several processes are one console: sessions, links and re-drives', async () => {
+  const { store, startAnother } = started;
+  const CONSOLE_URL = 'https://push.example.com';
+  const origin = { origin: CONSOLE_URL };
+  const urls = [await startAnother({ CONSOLE_URL }), await startAnother({ CONSOLE_URL })] as const;
+  /** Returns the browser as it is when its next request goes to another process. */
+  const moved = async ({ cookies }: Browser, url: string) => {
+    const browser = createBrowser(url);
+    for (const [name, value] of cookies) browser.cookies.set(name, value);
+    return { browser, session: await browser.get('/api/session') };
+  };
+  const first = createBrowser(urls[0]);
+  await first.post('/api/login', { name: 'Owner', password: PASSWORD }, origin);
+  const { browser: second, session } = await moved(first, urls[1]);
+  expect(session.body.operator.name).toBe('Owner');
+  const grant = { role: 'viewer', accounts: 'all' };
+  const { link } = (await second.post('/api/operators/invite', grant, origin)).body;
+  const redeem = async (browser: Browser, name: string) => {
+    const body = { token: tokenOf(link), name, password: PASSWORD };
+    return (await browser.post('/api/setup', body, origin)).body.operator;
+  };
+  const user = createBrowser(urls[0]);
+  const { id } = await redeem(user, 'Vera');
+  expect(await redeem(createBrowser(urls[1]), 'Again')).toBeUndefined();
+  const readStatuses = async () => [
+    (await user.get('/api/session')).status,
+    (await moved(user, urls[1])).session.status,
+  ];
+  expect(await readStatuses()).toEqual([200, 200]);
+  await first.request('PUT', `/api/operators/${id}`, { disabled: true }, origin);
+  expect(await readStatuses()).toEqual([401, 401]);
+  const app = await store.apps.create('app', await store.accounts.create('account', 'pro'));
+  const redrive = (browser: Browser) =>
+    browser.post(`/api/apps/${app}/redrives`, { filter: {} }, origin);
+  const { body } = await redrive(first);
+  expect((await second.get(`/api/redrives/${body.id}`)).body).toMatchObject({
+    ...{ app, state: 'running', done: 0 },
   });
+  expect(await redrive(second)).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
 });

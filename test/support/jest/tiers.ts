@@ -78,8 +78,6 @@ const LONG = [
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
   'services/api/test/exports-end-visibly.test.ts',
-  'services/dashboard/test/two-processes-are-one-console.test.ts',
-  'services/dashboard/test/unfinished-requests-end-in-time.test.ts',
   'services/delivery-worker/test/killed-redrive-is-continued.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
