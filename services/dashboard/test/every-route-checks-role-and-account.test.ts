@@ -57,17 +57,17 @@ async function inviteAll(owner: Browser, accounts: 'all' | string[]): Promise<Br
   return Object.fromEntries(invited) as Browsers;
 }
 
-function pathOf({ path }: ConsoleRoute): string {
-  return `/api${path.replace(/:(\w+)/g, (_, name: string) => ids[name] ?? `missing-${name}`)}`;
+function pathOf({ path }: ConsoleRoute, of = ids): string {
+  return `/api${path.replace(/:(\w+)/g, (_, name: string) => of[name] ?? `missing-${name}`)}`;
 }
 
-function call(browser: Browser, route: ConsoleRoute) {
+function call(browser: Browser, route: ConsoleRoute, of = ids) {
   const hasBody = ['post', 'put', 'patch'].includes(route.method);
   // Valid for all routes, so that no check is hidden by an invalid input.
   const named = { account: ids.account, name: 'n', device: ids.token };
   const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };
   // The search needs a text; other routes ignore it.
-  const path = route.method === 'get' ? `${pathOf(route)}?q=${ids.app}` : pathOf(route);
+  const path = `${pathOf(route, of)}${route.method === 'get' ? `?q=${ids.app}` : ''}`;
   return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
 }
 
@@ -82,10 +82,13 @@ async function readAll() {
 }
 
 describe('every route', () => {
-  test('that changes something has an action for the audit log', () => {
+  test('that changes something has an action for the audit log, and is not for viewers', () => {
     expect(routes.length).toBeGreaterThan(10);
-    expect(routes.filter(({ method, audit }) => method !== 'get' && !audit)).toEqual([]);
-    expect(routes.map(pathOf).filter((path) => path.includes('missing'))).toEqual([]);
+    const changing = routes.filter(({ method }) => method !== 'get');
+    expect(changing.filter(({ audit, role }) => !audit || role === 'viewer')).toEqual([]);
+    expect(routes.map((route) => pathOf(route)).filter((path) => path.includes('missing'))).toEqual(
+      [],
+    );
   });
 
   test('of the audit log only reads it', () => {
@@ -138,6 +141,19 @@ describe('every route', () => {
       }
     }
     expect(await readAll()).toEqual(before);
+  });
+
+  test('of an account responds to an id that does not exist as to one of another account', async () => {
+    const unknown = Object.keys(ids).map((name) => [
+      name,
+      name === 'token' ? 'no' : '0'.repeat(24),
+    ]);
+    const of = { ...ids, ...Object.fromEntries(unknown), channel: ids.channel ?? '' };
+    const ofAccounts = routes.filter(({ account }) => typeof account === 'function');
+    for (const route of ofAccounts) {
+      const { status } = await call(browsers.owner, route, of);
+      expect([route.method, route.path, status]).toEqual([route.method, route.path, 404]);
+    }
   });
 
   test('refuses a session after 12 idle hours', async () => {
