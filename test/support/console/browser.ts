@@ -1,17 +1,6 @@
-import puppeteer, { type Browser, type Page } from 'puppeteer-core';
-import { ensureBrowser } from '../web-push/ensure-browser.ts';
+import type { Browser, Page } from 'puppeteer-core';
 
 const WINDOW = { width: 1_280, height: 800 };
-
-/** Opens a Chromium without a window, which finds no host but this machine. */
-export async function openChromium(): Promise<Browser> {
-  return puppeteer.launch({
-    browser: 'chrome',
-    executablePath: await ensureBrowser('chromium'),
-    headless: true,
-    args: ['--no-sandbox', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
-  });
-}
 
 /** Opens a page that shares no cookies with others. */
 export async function openPage(browser: Browser): Promise<Page> {

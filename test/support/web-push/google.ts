@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -13,12 +13,8 @@ export const CHROMIUM_PUSH_HOST = 'jmt17.google.com';
 export interface GooglePushServer {
   /** `host:port` that is used instead of Google's. */
   host: string;
-  /** Addresses for the browser's command line. */
-  checkin: string;
-  registration: string;
-  connection: string;
-  /** From now on it can be reached over TLS. */
-  useCertificate(pair: { certificate: string; key: string }): void;
+  /** From now on it can be reached over TLS. Returns the arguments of a Chromium that uses it. */
+  useCertificate(pair: { certificate: string; key: string }): string[];
   /** Statuses of the responses to pushes. */
   responseStatuses(): number[];
   stop(): Promise<void>;
@@ -80,13 +76,18 @@ export async function startGooglePushServer(): Promise<GooglePushServer> {
   const [plainPort, tlsPort, push] = ports;
   return {
     host: `127.0.0.1:${push}`,
-    checkin: `http://127.0.0.1:${plainPort}/checkin`,
-    registration: `http://127.0.0.1:${plainPort}/register`,
-    connection: `https://127.0.0.1:${tlsPort}`,
     useCertificate({ certificate, key }) {
       for (const server of [connections, endpoints]) {
         server.setSecureContext({ cert: certificate, key });
       }
+      const { publicKey } = new X509Certificate(certificate);
+      const spki = publicKey.export({ type: 'spki', format: 'der' });
+      return [
+        `--gcm-checkin-url=http://127.0.0.1:${plainPort}/checkin`,
+        `--gcm-registration-url=http://127.0.0.1:${plainPort}/register`,
+        `--gcm-mcs-endpoint=https://127.0.0.1:${tlsPort}`,
+        `--ignore-certificate-errors-spki-list=${createHash('sha256').update(spki).digest('base64')}`,
+      ];
     },
     responseStatuses: () => responseStatuses,
     async stop() {
