@@ -45,8 +45,7 @@ afterAll(async () => {
 
 /** Returns the id of the object that the page shows. */
 const shownId = (): string => new URL(page.url()).pathname.split('/')[2] ?? '';
-const untilClosed = () =>
-  page.waitForFunction("document.querySelector('[role=dialog]') === null");
+const untilClosed = () => page.waitForFunction("document.querySelector('[role=dialog]') === null");
 
 /** Takes the secret from the dialog that shows it once. */
 async function takeSecret(title: string): Promise<string> {
