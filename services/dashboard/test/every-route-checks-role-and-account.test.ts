@@ -1,5 +1,6 @@
 import { boxKeyOf } from '@carillon/core/sealed-box';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { fuzzConsole } from '../../../test/fuzz/fuzz-console.ts';
 import { createConsoleRoutes } from '../src/console.ts';
 import { type ConsoleRoute, hasRole, ROLES, type Role } from '../src/http/route.ts';
 import {
@@ -17,6 +18,10 @@ type Browsers = Record<Role, Browser>;
 const CANARY = 'payload-canary';
 const WEBHOOK = { url: 'https://receiver.example/hook', events: ['push.finished'] };
 
+/** Of the random requests: the same each time, unless the environment has another seed. */
+const SEED = Number(process.env.CARILLON_FUZZ_SEED ?? 1);
+const PER_ROUTE = Number(process.env.CARILLON_FUZZ_PER_ROUTE ?? 50);
+
 /** Values of path parameters by name; a route with another name fails the first test. */
 let ids: Record<string, string>;
 let started: ConsoleUnderTest;
@@ -26,7 +31,7 @@ let browsers: Browsers;
 let foreigners: Browsers;
 
 beforeAll(async () => {
-  started = await startConsole();
+  started = await startConsole({ TRUST_PROXY: '1' });
   const { store, engine, env } = started;
   routes = createConsoleRoutes(store, engine, env, { url: undefined });
   const owner = await setUpOwner(started);
@@ -155,6 +160,17 @@ describe('every route', () => {
       expect([route.method, route.path, status]).toEqual([route.method, route.path, 404]);
     }
   });
+
+  test(`responds to random requests without a session with JSON and no 5xx, and changes nothing (seed ${SEED})`, async () => {
+    const before = await readAll();
+    const random = { perRoute: PER_ROUTE, seed: SEED };
+    const { statuses, violations } = await fuzzConsole(started.url, random);
+    expect(violations).toEqual([]);
+    // Requests of each kind were among them, so that there was something to check.
+    const kinds = ['200', '400', '401', '404', '413'];
+    expect(Object.keys(statuses)).toEqual(expect.arrayContaining(kinds));
+    expect(await readAll()).toEqual(before);
+  }, 900_000);
 
   test('refuses a session after 12 idle hours', async () => {
     const seenAt = new Date(Date.now() - 12 * 3_600_000 - 1);
