@@ -1,9 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { HTTPRequest, Page } from 'puppeteer-core';
 import { runCarillon } from '../support/carillon.ts';
-import { click, openPage, waitForText, waitUntilSettled } from '../support/console/browser.ts';
+import {
+  click,
+  logIn,
+  openPage,
+  openViewer,
+  waitForText,
+  waitUntilSettled,
+} from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
-import { logIn, openViewer } from '../support/console/operators.ts';
 import {
   ALL_PATHS,
   fillPath,

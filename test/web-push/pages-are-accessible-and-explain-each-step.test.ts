@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Browser } from 'puppeteer-core';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { readDev } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 import {
   findBrokenNames,
@@ -39,12 +40,12 @@ describe.each(Object.entries(PAGES))('%s', (_name, url) => {
 });
 
 test("the sandbox's page leads to the demonstration, which reports that the push service of the browser can not be reached", async () => {
-  const { sandbox, api, app } = stack.dev;
+  const { sandbox, api } = stack.dev;
   const page = await browser.newPage();
   await page.goto(`${sandbox}/`);
   await Promise.all([page.waitForNavigation(), page.click('a[href="/demo/"]')]);
   const { searchParams, origin } = new URL(page.url());
-  expect(Object.fromEntries(searchParams)).toEqual({ api, app });
+  expect(Object.fromEntries(searchParams)).toEqual({ api, app: readDev(stack.home)?.app });
   await browser.defaultBrowserContext().overridePermissions(origin, ['notifications']);
   await page.click('#register');
   const readStatus = () => page.$eval('#status', (element) => element.textContent ?? '');

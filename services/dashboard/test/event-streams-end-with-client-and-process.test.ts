@@ -31,10 +31,7 @@ beforeAll(async () => {
   const log = createLogger('dashboard', 'fatal');
   const address = createConsoleAddress(undefined);
   const events = defineRoute({
-    method: 'get',
-    path: '/events',
-    role: 'viewer',
-    account: 'any',
+    ...({ method: 'get', path: '/events', role: 'viewer', account: 'any' } as const),
     input: z.object({}),
     handle: async () =>
       new EventStream((send, closed) => {

@@ -130,16 +130,10 @@ describe('links', () => {
     'end when their maker %s, for good, and those of others work',
     async (_, end) => {
       const maker = await newOwner();
-      const reader = await inviteBrowser(owner, started.url, {
-        name: `R${maker.id}`,
-        role: 'viewer',
-      });
-      const links = [
-        await newInvite(maker),
-        await newInvite(maker),
-        await newReset(maker, reader.id),
-      ];
-      const others = [await newInvite(owner), await newReset(owner, reader.id)];
+      const invite = { name: `R${maker.id}`, role: 'viewer' };
+      const { id } = await inviteBrowser(owner, started.url, invite);
+      const links = [await newInvite(maker), await newInvite(maker), await newReset(maker, id)];
+      const others = [await newInvite(owner), await newReset(owner, id)];
       await end(maker.id);
       for (const link of links)
         expect([await isValid(link), await statusOf(link)]).toEqual([false, 404]);
@@ -233,13 +227,11 @@ describe('open links', () => {
     expect((await revoke(first.id)).status).toBe(404);
     expect(await listLinks()).toEqual([]);
     const { items } = (await owner.get('/api/audit?action=operator.revoke-link')).body;
-    expect(
-      items.map(({ result, facts }: { result: string; facts: object }) => [result, facts]),
-    ).toEqual([
-      ['NOT_FOUND', { id: first.id }],
-      ['done', { id: reset.id }],
-      ['NOT_FOUND', { id }],
-      ['done', { id }],
+    expect(items).toMatchObject([
+      { result: 'NOT_FOUND', facts: { id: first.id } },
+      { result: 'done', facts: { id: reset.id } },
+      { result: 'NOT_FOUND', facts: { id } },
+      { result: 'done', facts: { id } },
     ]);
     const [created] = (await owner.get('/api/audit?action=operator.create')).body.items;
     expect(created.facts.link).toBe(first.id);

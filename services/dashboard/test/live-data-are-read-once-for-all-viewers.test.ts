@@ -149,17 +149,12 @@ test('of more than 200 pushes, each is read in turn', async () => {
     Array.from({ length: 210 }, () => insertPush(database, newTokens(1))),
   );
   const ids = pushes.map(({ id }) => id);
-  const { pushProgress } = database.store;
   const sizes: number[] = [];
-  const watch = createPushWatch(
-    {
-      readMarks(some) {
-        sizes.push(some.length);
-        return pushProgress.readMarks(some);
-      },
-    },
-    { intervalMs: 1, rareIntervalMs: 1 },
-  );
+  const readMarks = (some: readonly string[]) => {
+    sizes.push(some.length);
+    return database.store.pushProgress.readMarks(some);
+  };
+  const watch = createPushWatch({ readMarks }, { intervalMs: 1, rareIntervalMs: 1 });
   const changed: string[] = [];
   const leave = watch.watch(ids, (id) => changed.push(id));
   await until(() => changed.length === ids.length, { what: 'each push is announced once' });
@@ -240,11 +235,9 @@ test('counts of a process are in the overview, and hidden from a viewer of some 
   await until(async () => (await getOverview()).refusedCredentials.length === 2);
   const restricted = await getOverview({ ...VIEWER, accounts: [mine?.account ?? ''] });
   expect(restricted).toMatchObject({ scope: 'accounts', minutes: [], gateways: [], channels: [] });
+  const refusal = { channel: 'apns', message: 'InvalidProviderToken', appName: 'mine' };
   expect(restricted.refusedCredentials).toEqual([
-    {
-      ...{ app: mine?.app, appName: 'mine', channel: 'apns', message: 'InvalidProviderToken' },
-      refusedAt: expect.any(Number),
-    },
+    { ...refusal, app: mine?.app, refusedAt: expect.any(Number) },
   ]);
   expect(JSON.stringify(restricted)).not.toContain(others?.app);
 });
@@ -268,12 +261,7 @@ test('while Redis is unavailable, viewers get the time since when, and figures a
   await redisServer.stop();
   const { since } = (await viewer.next('unavailable')) as { since: number };
   expect(since).toBeGreaterThanOrEqual(readAt);
-  await until(() =>
-    getOverview().then(
-      () => false,
-      (error) => error.code === 'UNAVAILABLE',
-    ),
-  );
+  await until(async () => (await getOverview().catch(({ code }) => code)) === 'UNAVAILABLE');
   restarted = await startServer(
     'redis-server',
     ({ port, folder }) => [

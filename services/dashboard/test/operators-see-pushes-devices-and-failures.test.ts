@@ -190,9 +190,8 @@ test('the time line ends with the receipt of the device that connects last', asy
     ['last-receipt', 3_600_000],
   ]);
   const shown = { outcome: 'delivered', milliseconds: 3_600_000 };
-  expect(await get('/pushes/:push/recipients/:token', { push: id, token: offline })).toMatchObject(
-    shown,
-  );
+  const recipient = { push: id, token: offline };
+  expect(await get('/pushes/:push/recipients/:token', recipient)).toMatchObject(shown);
   const { items } = await get('/devices/:token/pushes', { token: offline });
   expect(items).toEqual([expect.objectContaining({ id, ...shown })]);
 });
@@ -342,10 +341,7 @@ test('a re-drive is stored without Redis too', async () => {
 test('the search finds pushes, devices by either token, and apps, in the accounts of the operator', async () => {
   const address = 'f'.repeat(40);
   const { token } = await store.devices.register(app, 'ios', {
-    channel: 'apns',
-    address,
-    environment: 'production',
-    bundle: 'com.example.bread',
+    ...{ channel: 'apns', address, environment: 'production', bundle: 'com.example.bread' },
   });
   const id = await send(await register());
   const find = async (q: string, accounts: SessionOperator['accounts'] = 'all') => {

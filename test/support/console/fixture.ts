@@ -6,7 +6,7 @@ import { registerIphone } from '../providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../providers/fixture.ts';
 import { untilFinal } from '../providers/outcomes.ts';
 import { openChromium } from '../web-push/browsers.ts';
-import { openOwner } from './operators.ts';
+import { openOwner } from './browser.ts';
 import type { PageIds } from './pages.ts';
 
 const TOPIC = 'news';
