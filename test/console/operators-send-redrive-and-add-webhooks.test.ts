@@ -110,6 +110,8 @@ test('the set-up link works once', async () => {
   await other.goto(stack.dev.setup ?? '');
   await waitForText(other, 'This link does not work');
   await other.close();
+  // A page behind another one draws nothing.
+  await page.bringToFront();
 });
 
 describe('with providers,', () => {
