@@ -55,10 +55,11 @@ async function openUnfinished(path: string, headers: string, body: Buffer): Prom
   await until(() => sockets.every(({ bytesWritten, closed }) => closed || bytesWritten > 0));
 }
 
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
 /** Returns the bytes of objects and buffers that are still referenced, those of this test's own sockets included. */
 function measureHeldBytes(): number {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
   collect();
   const { heapUsed, arrayBuffers } = process.memoryUsage();
   return heapUsed + arrayBuffers;
@@ -77,13 +78,11 @@ async function logInAndUpload(): Promise<void> {
   expect(saved.status).toBe(200);
 }
 
+const CHUNK = Buffer.concat([Buffer.from(`${(LARGE.length + 1).toString(16)}\r\n`), LARGE]);
+
 test.each([
   ['large, of a length that is announced', `Content-Length: ${LARGE.length + 1}\r\n`, LARGE],
-  [
-    'large, in chunks',
-    'Transfer-Encoding: chunked\r\n',
-    Buffer.concat([Buffer.from(`${(LARGE.length + 1).toString(16)}\r\n`), LARGE]),
-  ],
+  ['large, in chunks', 'Transfer-Encoding: chunked\r\n', CHUNK],
   ['as large as they may be', 'Content-Length: 2048\r\n', LARGE.subarray(0, 2_047)],
 ])('without a session, 700 unfinished bodies: %s', async (_, headers, body) => {
   await openUnfinished('/api/login', headers, body);
@@ -111,19 +110,15 @@ test('a body of an open route has at most 2 KB', async () => {
     createBrowser(started.url).post('/api/login', { name: 'Owner', password });
   // Each character takes three bytes.
   expect((await login('€'.repeat(256))).status).toBe(401);
-  expect(await login('x'.repeat(2_048))).toMatchObject({
-    status: 413,
-    body: { code: 'TOO_LARGE' },
-  });
+  const tooLarge = { status: 413, body: { code: 'TOO_LARGE' } };
+  expect(await login('x'.repeat(2_048))).toMatchObject(tooLarge);
 });
 
 test('a compressed body is refused', async () => {
   const response = await fetch(`${started.url}/api/login`, {
     method: 'POST',
     headers: {
-      origin: started.url,
-      'content-type': 'application/json',
-      'content-encoding': 'gzip',
+      ...{ origin: started.url, 'content-type': 'application/json', 'content-encoding': 'gzip' },
     },
     body: gzipSync(JSON.stringify({ name: 'Owner', password: PASSWORD })),
   });

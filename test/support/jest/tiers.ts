@@ -24,9 +24,8 @@ const FAST = [
   'test/soak/read-ends.test.ts',
 ];
 
-/** Without a stack, but too long for `fast`; and it asserts a bound in seconds that a file beside it could stretch. */
-const STACK_OF_PARTS = ['services/api/test/slow-requests-time-out-with-one-response.test.ts'];
 
+export const FIRST = ['packages/store/test/a-lost-connection-is-never-reported-as-success.test.ts'];
 /** Tests that take long because their fault does: kills again and again, outages, large pushes. */
 const LONG = [
   'test/attacks/wrong-keys-cost-few-lookups.test.ts',
@@ -52,8 +51,6 @@ const LONG = [
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
   'services/api/test/exports-end-visibly.test.ts',
-  'services/dashboard/test/two-processes-are-one-console.test.ts',
-  'services/dashboard/test/unfinished-requests-end-in-time.test.ts',
   'services/delivery-worker/test/killed-redrive-is-continued.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',
@@ -178,7 +175,7 @@ const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.te
 export function readTiers(root: string): Tier[] {
   const find = (...patterns: string[]) =>
     globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
-  const notBeside = new Set([...STACK_OF_PARTS, ...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
+  const notBeside = new Set([...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
   const others: Tier[] = [
     {
       name: 'fast',
@@ -202,6 +199,7 @@ export function readTiers(root: string): Tier[] {
   const ofStack = find('test/**/*.test.ts').filter((path) => !named.has(path));
   const sideBySide = [...STACK_SIDE_BY_SIDE, ...STACK_OF_PARTS, ...ofStack];
   return [...others, { name: 'stack', sideBySide, oneByOne: [] }];
+  const oneByOne = ofStack.filter((path) => !sharing.includes(path));
 }
 
 /** All files of a tier. */

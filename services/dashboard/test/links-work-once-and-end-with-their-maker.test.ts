@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { inviteOperator } from '@carillon/admin/operators';
+import { createSetupLink, inviteOperator } from '@carillon/admin/operators';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   type Browser,
@@ -13,6 +13,8 @@ import {
 } from './console-under-test.ts';
 
 const NEXT = 'seven green boats at sea';
+const COMMON = 'Password1234!';
+const REFUSED = { status: 400, body: { code: 'INVALID_PARAM' } };
 const VIEWER = { role: 'viewer', accounts: 'all' };
 
 let started: ConsoleUnderTest;
@@ -20,7 +22,6 @@ let owner: Browser;
 let count = 0;
 beforeAll(async () => {
   started = await startConsole();
-  owner = await setUpOwner(started);
 });
 afterAll(() => started.stop());
 
@@ -35,14 +36,14 @@ const newInvite = async (browser: Browser, grant: object = VIEWER): Promise<stri
 const newReset = async (browser: Browser, id: string): Promise<string> =>
   tokenOf((await browser.post(`/api/operators/${id}/password-link`)).body.link);
 
+const setUp = (token: string, password: string, name?: string) =>
+  createBrowser(started.url).post('/api/setup', { token, name, password });
+
 /** Redeems a link under a new name. */
 async function redeem(token: string): Promise<{ status: number; name: string }> {
   count += 1;
   const name = `Reader ${count}`;
-  const { status } = await createBrowser(started.url).post('/api/setup', {
-    ...{ token, name, password: NEXT },
-  });
-  return { status, name };
+  return { status: (await setUp(token, NEXT, name)).status, name };
 }
 
 const statusOf = async (token: string): Promise<number> => (await redeem(token)).status;
@@ -52,7 +53,73 @@ const listLinks = async () => (await owner.get('/api/operators/links')).body.ite
 const exists = async (name: string): Promise<boolean> =>
   (await started.store.operators.findByName(name)) !== undefined;
 
+test('one of several set-up links at several processes creates the first operator', async () => {
+  const { store, url, startAnother } = started;
+  const urls = [url, await startAnother()];
+  const tokens = [
+    tokenOf(await createSetupLink(store, url)),
+    tokenOf(await createSetupLink(store, url)),
+  ];
+  expect((await createBrowser(url).get('/api/login')).body.setupNeeded).toBe(true);
+  const shown = await createBrowser(url).get('/api/setup', { 'x-setup-token': tokens[0] ?? '' });
+  expect(shown.body).toEqual({ valid: true, kind: 'setup', role: 'owner' });
+  const redemptions = tokens.flatMap((token, n) =>
+    urls.map((at, m) => {
+      const body = { token, name: `first${n}${m}`, password: PASSWORD };
+      return createBrowser(at).post('/api/setup', body);
+    }),
+  );
+  const created = (await Promise.all(redemptions)).filter(({ status }) => status === 200);
+  expect(created).toHaveLength(1);
+  expect(created[0]?.body.operator).toMatchObject({ role: 'owner', accounts: 'all' });
+  expect(await createSetupLink(store, url)).toBeUndefined();
+  expect((await createBrowser(url).get('/api/login')).body.setupNeeded).toBe(false);
+  await started.db.collection('operators').deleteMany({});
+});
+
+test('a common or short password is refused for each kind of link and for a change, and the link still works', async () => {
+  const { store, url } = started;
+  const first = tokenOf(await createSetupLink(store, url));
+  expect(await setUp(first, COMMON, 'Olga')).toMatchObject(REFUSED);
+  expect(await setUp(first, 'Olga.Petrowa.1', 'Olga Petrowa')).toMatchObject(REFUSED);
+  owner = await setUpOwner(started);
+  const invite = await newInvite(owner);
+  for (const password of [COMMON, 'p'.repeat(11)])
+    expect(await setUp(invite, password, 'Vera')).toMatchObject(REFUSED);
+  expect(await statusOf(invite)).toBe(200);
+  const user = await inviteBrowser(owner, url, { name: 'Benedikt', role: 'viewer' });
+  expect(await setUp(await newReset(owner, user.id), 'Benedikt1234')).toMatchObject(REFUSED);
+  const change = (next: string) => user.post('/api/password', { current: PASSWORD, next });
+  for (const password of ['benedikt!!!!', 'q7#Zk2!mV9x'])
+    expect(await change(password)).toMatchObject(REFUSED);
+  expect((await change('q7#Zk2!mV9x$')).status).toBe(200);
+});
+
 describe('links', () => {
+  test('an invite works once, and not after an hour', async () => {
+    const token = await newInvite(owner);
+    expect((await setUp(token, NEXT, 'owner')).status).toBe(409);
+    expect((await setUp(token, NEXT, 'ann')).body.operator).toMatchObject({
+      ...{ name: 'ann', role: 'viewer' },
+    });
+    expect(await statusOf(token)).toBe(404);
+    const late = await newInvite(owner);
+    const expired = { $set: { expiresAt: new Date(Date.now() - 1) } };
+    await started.db.collection('invites').updateMany({}, expired);
+    expect(await statusOf(late)).toBe(404);
+  });
+
+  test('a link for a new password ends the sessions, and the old password', async () => {
+    const user = await newOwner();
+    const { name } = (await user.get('/api/session')).body.operator;
+    const response = await setUp(await newReset(owner, user.id), NEXT);
+    expect(response.body.operator.name).toBe(name);
+    expect((await user.get('/api/session')).status).toBe(401);
+    const logIn = async (password: string) =>
+      (await createBrowser(started.url).post('/api/login', { name, password })).status;
+    expect([await logIn(PASSWORD), await logIn(NEXT)]).toEqual([401, 200]);
+  });
+
   const endings: [string, (id: string) => Promise<unknown>][] = [
     ['is disabled', (id) => owner.put(`/api/operators/${id}`, { disabled: true })],
     ['is removed', (id) => owner.delete(`/api/operators/${id}`)],
@@ -63,16 +130,10 @@ describe('links', () => {
     'end when their maker %s, for good, and those of others work',
     async (_, end) => {
       const maker = await newOwner();
-      const reader = await inviteBrowser(owner, started.url, {
-        name: `R${maker.id}`,
-        role: 'viewer',
-      });
-      const links = [
-        await newInvite(maker),
-        await newInvite(maker),
-        await newReset(maker, reader.id),
-      ];
-      const others = [await newInvite(owner), await newReset(owner, reader.id)];
+      const invite = { name: `R${maker.id}`, role: 'viewer' };
+      const { id } = await inviteBrowser(owner, started.url, invite);
+      const links = [await newInvite(maker), await newInvite(maker), await newReset(maker, id)];
+      const others = [await newInvite(owner), await newReset(owner, id)];
       await end(maker.id);
       for (const link of links)
         expect([await isValid(link), await statusOf(link)]).toEqual([false, 404]);
@@ -127,9 +188,7 @@ describe('a new password', () => {
       const name = (await started.store.operators.find(id))?.name;
       const passwords = ['the first of two links', 'the other of two links'];
       const tokens = [await newReset(owner, id), await newReset(owner, id)];
-      const uses = tokens.map((token, at) =>
-        createBrowser(url).post('/api/setup', { token, password: passwords[at] }),
-      );
+      const uses = tokens.map((token, at) => setUp(token, passwords[at] ?? ''));
       const statuses = (await Promise.all(uses)).map(({ status }) => status);
       expect(statuses.toSorted()).toEqual([200, 404]);
       const password = passwords[statuses.indexOf(200)];
@@ -168,13 +227,11 @@ describe('open links', () => {
     expect((await revoke(first.id)).status).toBe(404);
     expect(await listLinks()).toEqual([]);
     const { items } = (await owner.get('/api/audit?action=operator.revoke-link')).body;
-    expect(
-      items.map(({ result, facts }: { result: string; facts: object }) => [result, facts]),
-    ).toEqual([
-      ['NOT_FOUND', { id: first.id }],
-      ['done', { id: reset.id }],
-      ['NOT_FOUND', { id }],
-      ['done', { id }],
+    expect(items).toMatchObject([
+      { result: 'NOT_FOUND', facts: { id: first.id } },
+      { result: 'done', facts: { id: reset.id } },
+      { result: 'NOT_FOUND', facts: { id } },
+      { result: 'done', facts: { id } },
     ]);
     const [created] = (await owner.get('/api/audit?action=operator.create')).body.items;
     expect(created.facts.link).toBe(first.id);
