@@ -6,7 +6,7 @@ import { appleAddress, webSubscription } from '../support/api/provider-addresses
 import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
 import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import type { Credentials } from '../support/register-device.ts';
-import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
 
 let stack: SharedStack;
 beforeAll(async () => {
@@ -121,6 +121,36 @@ describe('registering', () => {
     expect(headers.get('access-control-allow-origin')).toBe('*');
     const { headers: keyed } = await stack.api('GET', '/topics');
     expect(keyed.get('access-control-allow-origin')).toBeNull();
+  });
+});
+
+describe('a page that requests the public key of Web Push', () => {
+  const getKey = (query: string) => callWithoutKey(stack.dev.api, `/web-push/public-key${query}`);
+
+  test.each([
+    [() => `?appId=${stack.dev.app}`, 'NO_WEB_PUSH_AUTH'],
+    [() => '?app=www.example.com', 'NO_WEB_PUSH_AUTH'],
+    [() => '?appId=ffffffffffffffffffffffff', 'INVALID_APP_ID'],
+    [() => '?app=unknown.example', 'INVALID_APP_ID'],
+    [() => '', 'INVALID_PARAM'],
+    [() => '?appId=F00', 'INVALID_PARAM'],
+    [() => '?app=', 'INVALID_PARAM'],
+    [() => '?app=a.example&app=b.example', 'INVALID_PARAM'],
+  ] as const)('is refused: %s, %s', async (query, code) => {
+    const response = await getKey(query());
+    expectApiError(response, code);
+    expect(response.headers.get('access-control-allow-origin')).toBe('*');
+  });
+
+  test.each(['appId', 'app'])('gets it by %s, whatever its own origin', async (name) => {
+    const providers = await useSharedProviders();
+    const host = `${name.toLowerCase()}.example.com`;
+    const { app } = await providers.tenant({ webHosts: [host] });
+    await providers.close();
+    const { status, json, headers } = await getKey(`?${name}=${name === 'app' ? host : app}`);
+    // An uncompressed point of 65 bytes.
+    expect([status, json]).toEqual([200, { publicKey: expect.stringMatching(/^B[\w-]{86}$/) }]);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
   });
 });
 

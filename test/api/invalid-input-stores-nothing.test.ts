@@ -1,11 +1,9 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ApiErrorCode } from '../../packages/core/src/api-error.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
-import { ONLY_API } from '../support/api/only-api.ts';
-import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
-import type { Stack } from '../support/stack.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
 type Case = [what: string, method: string, path: string, body: unknown, code: ApiErrorCode];
 
@@ -16,17 +14,16 @@ const NESTED_JSON = `${'{"a":'.repeat(2_047)}1${'}'.repeat(2_047)}`;
 const QUERY_OPERATOR = { $ne: null };
 const RECEIVER = 'https://receiver.example/hook';
 
-let stack: Stack;
+let stack: SharedStack;
 let mongo: TestMongo;
 let token: string;
 beforeAll(async () => {
-  stack = await startStackWithoutLimits(ONLY_API);
+  stack = await useSharedStack();
   mongo = await openMongo(stack.dev);
   ({ token } = await registerDevice(stack.dev));
 });
 afterAll(async () => {
   await mongo?.close();
-  await stack?.stop();
 });
 
 function push(what: string, fields: object, code: ApiErrorCode = 'INVALID_PARAM'): Case {
@@ -72,31 +69,17 @@ const CASES: Case[] = [
   push('a badge that is text', { notification: { badge: '1' } }),
   push('an interruption level of our own', { notification: { interruption_level: 'loud' } }),
   push('loc_args that are text', { notification: { loc_args: 'x' } }),
-  ...['GET', 'DELETE'].flatMap((method): Case[] => [
+  ...['GET', 'DELETE'].flatMap((method) =>
     [
-      `${method} a push: unknown`,
-      method,
-      `/pushes/${'f'.repeat(24)}`,
-      undefined,
-      'INVALID_PUSH_ID',
-    ],
-    [
-      `${method} a push: too short`,
-      method,
-      `/pushes/${'f'.repeat(23)}`,
-      undefined,
-      'INVALID_PUSH_ID',
-    ],
-    [
-      `${method} a push: capital letters`,
-      method,
-      `/pushes/${'F'.repeat(24)}`,
-      undefined,
-      'INVALID_PUSH_ID',
-    ],
-    [`${method} a push: a way up`, method, '/pushes/%2e%2e%2fx', undefined, 'INVALID_PUSH_ID'],
-    [`${method} a push: NUL`, method, '/pushes/%00', undefined, 'INVALID_PUSH_ID'],
-  ]),
+      ['unknown', 'f'.repeat(24)],
+      ['too short', 'f'.repeat(23)],
+      ['capital letters', 'F'.repeat(24)],
+      ['a way up', '%2e%2e%2fx'],
+      ['NUL', '%00'],
+    ].map(([what, id]): Case => {
+      return [`${method} a push: ${what}`, method, `/pushes/${id}`, undefined, 'INVALID_PUSH_ID'];
+    }),
+  ),
   ['device: junk', 'GET', '/devices/junk!', undefined, 'INVALID_DEVICE_TOKEN'],
   ['device: an encoded slash', 'GET', '/devices/a%2Fb', undefined, 'INVALID_DEVICE_TOKEN'],
   ['device: an operator', 'GET', '/devices/[$ne]=1', undefined, 'INVALID_DEVICE_TOKEN'],
@@ -169,24 +152,27 @@ const CASES: Case[] = [
   ['topic: a space', 'GET', '/topics/a%20b', undefined, 'INVALID_PARAM'],
 ];
 
-/** Everything that is kept, as how much there is of it. */
-async function countAllDocuments(): Promise<Record<string, number>> {
-  const names = [
-    ...['pushes', 'batches', 'inbox', 'devices', 'subscriptions', 'topics', 'anchors'],
-    'webhooks',
-  ];
-  const counts = names.map(async (name) => [
+/** Everything that is kept of the app, as how much there is of it. */
+async function countDocuments(): Promise<Record<string, number>> {
+  const { app } = stack.dev;
+  const own = { app };
+  const beginsWith = (start: string) => ({ _id: new RegExp(`^${start}:`) as never });
+  const filters = {
+    ...{ pushes: own, batches: own, inbox: beginsWith(token), devices: own, webhooks: own },
+    ...{ subscriptions: beginsWith(app), topics: beginsWith(app), anchors: beginsWith(app) },
+  };
+  const counts = Object.entries(filters).map(async ([name, filter]) => [
     name,
-    await mongo.db.collection(name).countDocuments(),
+    await mongo.db.collection(name).countDocuments(filter),
   ]);
   return Object.fromEntries(await Promise.all(counts));
 }
 
 test.each(CASES)('%s', async (_what, method, path, body, code) => {
-  const before = await countAllDocuments();
+  const before = await countDocuments();
   const text = typeof body === 'object' ? JSON.stringify(body) : (body as string | undefined);
   expectApiError(await stack.api(method, path, text?.replaceAll(TOKEN, token)), code);
-  expect(await countAllDocuments()).toEqual(before);
+  expect(await countDocuments()).toEqual(before);
 });
 
 test('payloads with names of database operators and prototypes are returned unchanged', async () => {
