@@ -15,7 +15,7 @@ export interface DemoApp {
 
 /**
  * Ensures that a demo app exists: `existing`, if the database has it, otherwise a new app of a new account. With the
- * sandbox's credentials every channel of the new app works without a provider account.
+ * sandbox's credentials, if there is one, every channel of the new app works without a provider account.
  *
  * @param secrets as for `createApp`
  * @param options.sandbox base URL of the sandbox's control API
@@ -24,13 +24,15 @@ export interface DemoApp {
 export async function ensureDemoApp(
   store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>,
   secrets: { pepper: string; sealingKeys: SealingKeys },
-  { existing, sandbox }: { existing: string | undefined; sandbox: string },
+  { existing, sandbox }: { existing: string | undefined; sandbox: string | undefined },
 ): Promise<DemoApp> {
   if (existing !== undefined && (await store.apps.find(existing)) !== undefined) {
     return { app: existing };
   }
   const { id: account } = await createAccount(store, NAME, 'pro');
   const { id: app, apiKey } = await createApp(store, secrets, { name: NAME, account });
-  await saveSandboxCredentials(store, secrets.sealingKeys, app, sandbox);
+  if (sandbox !== undefined) {
+    await saveSandboxCredentials(store, secrets.sealingKeys, app, sandbox);
+  }
   return { app, account, apiKey };
 }

@@ -7,7 +7,6 @@ import {
   normalizeWebHost,
   updateAppSettings,
 } from '@carillon/admin/apps';
-import { ensureDemoApp } from '@carillon/admin/demo-app';
 import { LIMITS } from '@carillon/core/limits';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
@@ -45,21 +44,6 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
         `App ${created.id} created.`,
         `API key, shown only once: ${created.apiKey}`,
       ]);
-    });
-  // Used by the first run: one process instead of one for each step.
-  app
-    .command('demo', { hidden: true })
-    .description("ensure a demo app with an account and the sandbox's credentials")
-    .option('--existing <id>', 'app to keep if the database has it')
-    .action(async ({ existing }: { existing?: string }) => {
-      const target = stack();
-      const pepper = requireSetting(target, 'pepper');
-      const sealingKeys = parseSealingKeys(requireSetting(target, 'sealingKeys'));
-      const sandbox = requireSetting(target, 'sandbox');
-      const demo = await withStore(target, (store) =>
-        ensureDemoApp(store, { pepper, sealingKeys }, { existing, sandbox }),
-      );
-      output.show(demo, [`App ${demo.app} ${demo.apiKey === undefined ? 'exists' : 'created'}.`]);
     });
   app
     .command('show')

@@ -34,27 +34,35 @@ export function addMigrateCommand(
 }
 
 async function runMigration(
-  { stack, output, err }: CommandContext & { err(text: string): void },
+  context: CommandContext & { err(text: string): void },
   waitSeconds: number,
 ): Promise<void> {
+  const done = await migrate(context, waitSeconds);
+  const { servers, version, steps, indexes } = done;
+  context.output.show({ migrated: true, ...done }, [
+    `MongoDB is ${servers}.`,
+    `The database is up to date. Its schema has version ${version}.`,
+    `Steps run: ${steps.join(', ') || 'none'}. Indexes created: ${indexes.join(', ') || 'none'}.`,
+  ]);
+}
+
+/**
+ * Updates the schema, once MongoDB can be reached.
+ *
+ * @param waitSeconds longest wait for MongoDB
+ * @throws Failure when it can't be reached, or is of a kind that this release does not support
+ */
+export function migrate(
+  { stack, err }: Pick<CommandContext, 'stack'> & { err(text: string): void },
+  waitSeconds: number,
+) {
   const onWait = (): void => err('Another migration runs; waiting for its end.\n');
-  const migrate = async (store: Store) => ({
+  const update = async (store: Store) => ({
     servers: await requireSupportedServers(store, stack()),
     ...(await store.migrate({ onWait })),
   });
-  const runOnce = () => withStore(stack(), migrate, INDEX_BUILD_TIMEOUT_MS);
-  const { servers, version, steps, indexes } = await repeatUntilReachable(
-    runOnce,
-    waitSeconds,
-    err,
-  );
-  const done = `Steps run: ${steps.join(', ') || 'none'}. Indexes created: ${indexes.join(', ') || 'none'}.`;
-  const lines = [
-    `MongoDB is ${servers}.`,
-    `The database is up to date. Its schema has version ${version}.`,
-    done,
-  ];
-  output.show({ migrated: true, servers, version, steps, indexes }, lines);
+  const runOnce = () => withStore(stack(), update, INDEX_BUILD_TIMEOUT_MS);
+  return repeatUntilReachable(runOnce, waitSeconds, err);
 }
 
 /** Names the servers of MongoDB. @throws Failure when this release does not support them: nothing is changed there */

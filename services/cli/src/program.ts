@@ -14,6 +14,7 @@ import { addKeyCommands } from './key.ts';
 import { addMigrateCommand } from './migrate.ts';
 import { addOperatorCommands } from './operator.ts';
 import { createOutput } from './output.ts';
+import { addPrepareCommand } from './prepare.ts';
 import { addPushCommands } from './push.ts';
 import { addSimulateCommand } from './simulate/simulate.ts';
 import { findStack } from './stack.ts';
@@ -67,6 +68,7 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
     });
   const deps = { ...context, stack: () => findStack(context.env), output };
   addMigrateCommand(program, deps);
+  addPrepareCommand(program, deps);
   addAccountCommands(program, deps);
   addAppCommands(program, deps);
   addKeyCommands(program, deps);

@@ -8,6 +8,8 @@ export interface StackOptions {
   deviceGateways?: number;
   /** Consoles; none if absent. */
   dashboards?: number;
+  /** Starts the sandbox, for tests that send through providers; true if absent. */
+  sandbox?: boolean;
   /** Starts the simulated device too. */
   demo?: boolean;
   /** Address to listen on; 127.0.0.1 if absent. */
@@ -32,6 +34,7 @@ export async function stackEnv(home: string, options: StackOptions): Promise<Nod
     CARILLON_HOST: host,
     CARILLON_PORT_BASE: String(await freePortBase(host)),
     CARILLON_DEMO: demo ? '1' : '0',
+    CARILLON_SANDBOXES: options.sandbox === false ? '0' : '1',
     CARILLON_APIS: String(options.apis ?? 1),
     CARILLON_DELIVERY_WORKERS: String(options.deliveryWorkers ?? 1),
     CARILLON_SCHEDULERS: String(options.schedulers ?? 1),

@@ -32,11 +32,10 @@ const PORT_OFFSETS = {
 const DEFAULT_PORTS = { mqtt: 1883, mqtts: 8883, ws: 8083, inspector: 9229 };
 
 /**
- * The services: the variable that sets the number of processes (without one: 1), its maximum, and the
- * offset of the first ops port.
+ * The services: the variable that sets the number of processes, its maximum, and the offset of the first ops port.
  */
 const SERVICE_SETTINGS = [
-  { service: 'sandbox', opsOffset: 11 },
+  { service: 'sandbox', count: 'CARILLON_SANDBOXES', most: 1, opsOffset: 11 },
   { service: 'dashboard', count: 'CARILLON_DASHBOARDS', most: MAX_DASHBOARDS, opsOffset: 13 },
   { service: 'api', count: 'CARILLON_APIS', opsOffset: 20 },
   { service: 'delivery-worker', count: 'CARILLON_DELIVERY_WORKERS', opsOffset: 40 },
@@ -64,7 +63,7 @@ export function readSettings(env) {
     ports,
     services: SERVICE_SETTINGS.map(({ service, count, most = MAX_PROCESSES, opsOffset }) => ({
       service,
-      count: count === undefined ? 1 : reader.integer(count, 1, 0, most),
+      count: reader.integer(count, 1, 0, most),
       firstOpsPort: (base ?? DEFAULT_BASE) + opsOffset,
     })),
     inspect: reader.inspect('CARILLON_INSPECT', ports.inspector),

@@ -16,8 +16,7 @@ export function formatBanner(config: BootstrapConfig, running: RunningStack): st
     ...(running.setup === undefined
       ? []
       : [`  Set-up   ${running.setup} creates the first operator, once, for an hour`]),
-    `  Sandbox  ${running.sandbox} simulates APNs, FCM and a Web Push service`,
-    `  Demo     ${demoPageUrl(running)}`,
+    ...sandboxLines(running),
     `  Data     ${config.home}`,
     `  Servers  ${formatServers(config)}`,
     ...inspectorLine(config),
@@ -32,9 +31,13 @@ export function formatBanner(config: BootstrapConfig, running: RunningStack): st
   return lines.join('\n');
 }
 
-/** Builds the URL of the page that receives pushes in a browser configured to use the sandbox. */
-function demoPageUrl({ sandbox, api, app }: RunningStack): string {
-  return `${sandbox}/demo/?api=${encodeURIComponent(api)}&app=${app}`;
+/** Formats the lines about the sandbox and its page that receives pushes in a browser. */
+function sandboxLines({ sandbox, api, app }: RunningStack): string[] {
+  if (sandbox === undefined) return [];
+  return [
+    `  Sandbox  ${sandbox} simulates APNs, FCM and a Web Push service`,
+    `  Demo     ${sandbox}/demo/?api=${encodeURIComponent(api)}&app=${app}`,
+  ];
 }
 
 function inspectorLine({ inspect, privateHost }: BootstrapConfig): string[] {

@@ -10,14 +10,13 @@ import { type Secrets, saveSecrets } from './secrets.ts';
 const TIMEOUT_MS = 90_000;
 /** Exit code of a command that can't reach a server. */
 const EXIT_UNREACHABLE = 3;
-const demoAppSchema = z.object({
+const preparedSchema = z.object({
   app: z.string(),
   account: z.string().optional(),
   apiKey: z.string().optional(),
+  link: z.string().optional(),
 });
 const runFile = promisify(execFile);
-
-const setUpSchema = z.object({ link: z.string().optional() });
 
 /** The app of the demo. */
 export interface Tenant {
@@ -50,42 +49,24 @@ function createCliError(operation: string, error: unknown): UserError {
   return new UserError(`${operation} failed (${cause}):${output}`);
 }
 
-/** Migrates the database's indexes and documents to this version. */
-export async function migrate(runCli: RunCli): Promise<void> {
-  await runCli('Preparing the database', 'migrate');
-}
-
 /**
- * Returns the demo app. Creates it at the first start, and again when the database no longer has it
+ * Prepares the database: updates its schema, ensures the demo app, and with a console's URL makes the link that creates its
+ * first operator, unless there is one. The app is created at the first start, and again when the database no longer has it
  * (it was emptied, or MONGODB_URI names another database).
  */
-export async function ensureTenant(
+export async function prepareDatabase(
   runCli: RunCli,
   dataDir: DataDir,
   secrets: Secrets,
-): Promise<Tenant> {
+  consoleUrl: string | undefined,
+): Promise<Tenant & { setup?: string }> {
   const isKnown = secrets.app !== undefined && secrets.apiKey !== undefined;
   const existing = isKnown ? ['--existing', secrets.app ?? ''] : [];
-  const demo = demoAppSchema.parse(
-    await runCli('Preparing the demo app', 'app', 'demo', ...existing),
+  const console = consoleUrl === undefined ? [] : ['--console', consoleUrl];
+  const { link, ...demo } = preparedSchema.parse(
+    await runCli('Preparing the database', 'prepare', ...existing, ...console),
   );
   const { app, apiKey = secrets.apiKey ?? '' } = demo;
   if (demo.apiKey !== undefined) saveSecrets(dataDir, { ...secrets, ...demo });
-  return { app, apiKey };
-}
-
-/** Creates a link that creates the console's first operator, unless there is one. */
-export async function createSetUpLink(
-  runCli: RunCli,
-  consoleUrl: string,
-): Promise<{ setup?: string }> {
-  const result = await runCli(
-    'Preparing the console',
-    'operator',
-    'set-up',
-    '--console',
-    consoleUrl,
-  );
-  const { link } = setUpSchema.parse(result);
-  return link === undefined ? {} : { setup: link };
+  return { app, apiKey, ...(link !== undefined && { setup: link }) };
 }

@@ -39,8 +39,8 @@ interface StackInfo {
   console?: string;
   /** One-time link that creates the first operator, until there is one. */
   setup?: string;
-  /** URL of the sandbox's control API. */
-  sandbox: string;
+  /** URL of the sandbox's control API, if it runs. */
+  sandbox?: string;
   /** Path of the CA certificate, PEM. */
   ca: string;
   mongodb: string;

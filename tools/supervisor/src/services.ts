@@ -9,7 +9,7 @@ import type { Secrets } from './secrets.ts';
 import { FIRST_SOCKET_FD, type ProcessSpec, pickVariables } from './supervised-process.ts';
 import type { TlsFiles } from './tls-files.ts';
 
-const SANDBOX = 'sandbox';
+export const SANDBOX = 'sandbox';
 const MAX_START_ATTEMPTS = 3;
 
 /**
@@ -83,6 +83,11 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   'command line': ['MONGODB_URI', 'API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'CARILLON_SANDBOX'],
 };
 
+/** Checks that the stack has a process of a service. */
+export function runs({ services }: BootstrapConfig, service: string): boolean {
+  return services.some((one) => one.service === service && one.count > 0);
+}
+
 /** Builds the settings of a stack. `buildEnvironment` selects those of a process. */
 export function buildSettings(
   config: BootstrapConfig,
@@ -99,9 +104,13 @@ export function buildSettings(
     CREDENTIAL_KEYS: secrets.credentialKeys,
     TLS_CERT_FILE: tls.certificate,
     TLS_KEY_FILE: tls.key,
-    CARILLON_SANDBOX: formatUrl('http', config.privateHost, config.ports.sandbox),
-    WEB_PUSH_HOSTS: buildWebPushHosts(config),
-    WEB_PUSH_CA_FILE: dataDir.resolvePath('sandbox/ca.pem'),
+    ...(runs(config, SANDBOX)
+      ? {
+          CARILLON_SANDBOX: formatUrl('http', config.privateHost, config.ports.sandbox),
+          WEB_PUSH_HOSTS: buildWebPushHosts(config),
+          WEB_PUSH_CA_FILE: dataDir.resolvePath('sandbox/ca.pem'),
+        }
+      : pickVariables(process.env, ['WEB_PUSH_HOSTS'])),
     ADDRESS_LIMITS: config.addressLimits,
     RETENTION_SECONDS: String(config.retentionSeconds),
     ...MALLOC_SETTINGS,

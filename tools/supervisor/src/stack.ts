@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type BootstrapConfig, formatUrl } from './bootstrap-config.ts';
-import { createCliRunner, createSetUpLink, ensureTenant, migrate, type Tenant } from './cli.ts';
+import { createCliRunner, prepareDatabase, type Tenant } from './cli.ts';
 import type { DataDir } from './data-dir.ts';
 import {
   beginFirstSetUp,
@@ -20,6 +20,8 @@ import {
   buildServiceSpecs,
   buildSettings,
   buildSimulatedDeviceSpec,
+  runs,
+  SANDBOX,
 } from './services.ts';
 import { type ProcessSpec, pickVariables } from './supervised-process.ts';
 import { ensureTlsFiles, startTlsRenewal } from './tls-files.ts';
@@ -35,8 +37,8 @@ export interface RunningStack extends Tenant {
   console?: string;
   /** One-time link that creates the console's first operator, until there is one. */
   setup?: string;
-  /** URL of the sandbox's control API. */
-  sandbox: string;
+  /** URL of the sandbox's control API, if it runs. */
+  sandbox?: string;
   /** The simulated device. Without a token it is not connected yet. */
   device?: { token: string | undefined; logPath: string };
 }
@@ -78,32 +80,26 @@ export function createStack(
     const settings = buildSettings(config, dataDir, servers, secrets, tls);
     const env = buildEnvironment('command line', settings);
     const runCli = createCliRunner(config.root, env, abortController.signal);
-    await migrate(runCli);
+    const consoleUrl = addresses.console && (process.env.CONSOLE_URL || addresses.console);
+    const prepared = await prepareDatabase(runCli, dataDir, secrets, consoleUrl);
     endFirstSetUp(servers.mongodbFolder);
     abortController.signal.throwIfAborted();
-    const [tenant, setup] = await Promise.all([
-      ensureTenant(runCli, dataDir, secrets),
-      addresses.console === undefined
-        ? undefined
-        : createSetUpLink(runCli, process.env.CONSOLE_URL || addresses.console),
-      processGroup.start(buildServiceSpecs(config, dataDir, settings)),
-    ]);
+    await processGroup.start(buildServiceSpecs(config, dataDir, settings));
     abortController.signal.throwIfAborted();
-    const deviceSpec = buildSimulatedDeviceSpec(config, dataDir, tenant.app, addresses);
+    const deviceSpec = buildSimulatedDeviceSpec(config, dataDir, prepared.app, addresses);
     const device = config.demo ? await startDevice(processGroup, deviceSpec) : undefined;
     abortController.signal.throwIfAborted();
     processGroup.markReady({
       version: config.version,
       ...addresses,
       ca: tls.ca,
-      ...tenant,
-      ...setup,
+      ...prepared,
       mongodb: servers.mongodbUri,
       redis: servers.redisUrl,
       ...(device?.token === undefined ? {} : { device: device.token }),
     });
     releases.push(startReload(config, { restart: processGroup.restart, print }));
-    return { ...tenant, ...setup, ...addresses, ...(device === undefined ? {} : { device }) };
+    return { ...prepared, ...addresses, ...(device === undefined ? {} : { device }) };
   }
 
   async function stop(): Promise<void> {
@@ -126,16 +122,17 @@ export function createStack(
 }
 
 function buildAddresses(config: BootstrapConfig) {
-  const hasConsole = config.services.some(
-    ({ service, count }) => service === 'dashboard' && count > 0,
-  );
   return {
     api: formatUrl('http', config.host, config.ports.api),
     mqtt: formatUrl('mqtt', config.host, config.ports.mqtt),
     mqtts: formatUrl('mqtts', config.host, config.ports.mqtts),
     ws: formatUrl('ws', config.host, config.ports.ws),
-    ...(hasConsole && { console: formatUrl('http', config.host, config.ports.console) }),
-    sandbox: formatUrl('http', config.privateHost, config.ports.sandbox),
+    ...(runs(config, 'dashboard') && {
+      console: formatUrl('http', config.host, config.ports.console),
+    }),
+    ...(runs(config, SANDBOX) && {
+      sandbox: formatUrl('http', config.privateHost, config.ports.sandbox),
+    }),
   };
 }
 
