@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { runCarillonJson } from '../support/carillon.ts';
+import { runCarillonHere } from '../support/carillon.ts';
 import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { createTenant } from '../support/guarantees/create-tenant.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -25,7 +26,8 @@ beforeAll(async () => {
 afterEach(() => fleet.disconnectAll());
 afterAll(async () => {
   await mongo?.close();
-  await stack?.stop();
+  await restartApis(stack);
+  await stack.stop();
 });
 
 async function remove({ token }: Pick<MqttDevice, 'token'>): Promise<void> {
@@ -85,9 +87,10 @@ test('another app can not delete it, and its response is that of an absent devic
 
 test('the command line deletes it too', async () => {
   const device = await fleet.online();
-  expect(await runCarillonJson(stack.home, 'device', 'delete', device.token)).toEqual({
-    success: true,
-  });
+  const env = { CARILLON_API: stack.dev.api, CARILLON_API_KEY: stack.dev.apiKey };
+  const args = ['--json', 'device', 'delete', device.token];
+  const { stdout } = await runCarillonHere(stack.home, args, env);
+  expect(JSON.parse(stdout)).toEqual({ success: true });
   await until(() => !device.connected);
 });
 

@@ -4,6 +4,7 @@ import { postWithoutKey } from '../support/api/keyless-calls.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
+import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 
@@ -23,7 +24,8 @@ beforeAll(async () => {
 afterAll(async () => {
   await mongo?.db.command({ collMod: 'devices', validator: {} });
   await mongo?.close();
-  await stack?.stop();
+  await restartApis(stack);
+  await stack.stop();
 });
 
 const register = (fcmToken: string) =>

@@ -7,6 +7,7 @@ import {
 } from '../support/end-to-end/raw-request.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { registerDevice } from '../support/register-device.ts';
+import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -36,7 +37,10 @@ beforeAll(async () => {
   stack = await useKillableStack();
   ({ token } = await registerDevice(stack.dev));
 });
-afterAll(() => stack?.stop());
+afterAll(async () => {
+  await restartApis(stack);
+  await stack.stop();
+});
 
 describe('the key', () => {
   test.each(ENDPOINTS)('%s %s is refused without a key or with a wrong one', async (...to) => {

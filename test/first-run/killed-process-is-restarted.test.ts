@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { send, untilPending } from '../support/end-to-end/pushes.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import { type Dev, readDev } from '../support/stack/dev-file.ts';
 import { isAlive } from '../support/stack/processes.ts';
@@ -20,7 +21,8 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await device?.disconnect();
-  await stack?.stop();
+  await restartApis(stack);
+  await stack.stop();
 });
 
 test.each(SERVICES)(
