@@ -23,8 +23,9 @@ afterAll(() => stack?.stop());
 
 function canary(state: string, args: readonly string[], signal?: AbortSignal) {
   const fixed = ['--app', stack.dev.app, '--state', state];
+  const { api: CARILLON_API, apiKey: CARILLON_API_KEY } = stack.dev;
   return runCarillon(['--json', 'canary', ...fixed, ...args], {
-    env: { CARILLON_HOME: stack.home },
+    env: { CARILLON_HOME: stack.home, CARILLON_API, CARILLON_API_KEY },
     ...(signal !== undefined && { signal }),
   });
 }

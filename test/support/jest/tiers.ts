@@ -74,9 +74,8 @@ const LONG_SIDE_BY_SIDE = [
   'test/bench/a-profile-names-the-hottest-functions.test.ts',
   'test/first-run/a-changed-file-restarts-its-service.test.ts',
   'test/first-run/full-disk-is-reported-and-cleaned-up.test.ts',
-  'test/first-run/second-start-keeps-all-data.test.ts',
+  'test/first-run/later-starts-keep-all-data.test.ts',
   'test/first-run/stacks-side-by-side.test.ts',
-  'test/operators/older-backup-is-restored.test.ts',
   'test/traces/one-trace-follows-a-push.test.ts',
   'test/traces/tracing-is-off-by-default.test.ts',
   'services/api/test/exports-end-visibly.test.ts',
@@ -175,7 +174,6 @@ const STACK_SIDE_BY_SIDE = [
   'test/providers/provider-secrets-are-not-logged.test.ts',
   'test/providers/reseal-keeps-all-credentials.test.ts',
   'test/providers/sealing-key-rotates-as-documented.test.ts',
-  'test/support/stack.test.ts',
 ];
 
 const OF_PARTS = [
