@@ -128,16 +128,15 @@ describe('a page that requests the public key of Web Push', () => {
   const getKey = (query: string) => callWithoutKey(stack.dev.api, `/web-push/public-key${query}`);
 
   test.each([
-    [() => `?appId=${stack.dev.app}`, 'NO_WEB_PUSH_AUTH'],
-    [() => '?app=www.example.com', 'NO_WEB_PUSH_AUTH'],
-    [() => '?appId=ffffffffffffffffffffffff', 'INVALID_APP_ID'],
-    [() => '?app=unknown.example', 'INVALID_APP_ID'],
-    [() => '', 'INVALID_PARAM'],
-    [() => '?appId=F00', 'INVALID_PARAM'],
-    [() => '?app=', 'INVALID_PARAM'],
-    [() => '?app=a.example&app=b.example', 'INVALID_PARAM'],
-  ] as const)('is refused: %s, %s', async (query, code) => {
-    const response = await getKey(query());
+    ['?app=www.example.com', 'NO_WEB_PUSH_AUTH'],
+    ['?appId=ffffffffffffffffffffffff', 'INVALID_APP_ID'],
+    ['?app=unknown.example', 'INVALID_APP_ID'],
+    ['', 'INVALID_PARAM'],
+    ['?appId=F00', 'INVALID_PARAM'],
+    ['?app=', 'INVALID_PARAM'],
+    ['?app=a.example&app=b.example', 'INVALID_PARAM'],
+  ] as const)('is refused: %p, %s', async (query, code) => {
+    const response = await getKey(query);
     expectApiError(response, code);
     expect(response.headers.get('access-control-allow-origin')).toBe('*');
   });

@@ -147,7 +147,8 @@ describe('carillon doctor', () => {
     for (let n = 0; n < DOCTOR_RUNS; n += 1) {
       const findings = await runCarillonJson<Findings>(stack.home, 'doctor');
       expect(findings.length).toBeGreaterThan(3);
-      for (const one of findings) expect(one).toMatchObject({ check: expect.any(String), ok: true });
+      for (const one of findings)
+        expect(one).toMatchObject({ check: expect.any(String), ok: true });
       for (const one of findings) expect(one).toHaveProperty('detail');
       expect(findings).toContainEqual(expect.objectContaining({ check: 'mqtt' }));
     }

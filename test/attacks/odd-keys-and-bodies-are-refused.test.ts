@@ -1,12 +1,9 @@
-import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
 import { getPushStatus } from '../support/end-to-end/pushes.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
-
-const MEGABYTE = 1_048_576;
 
 let stack: SharedStack;
 let token: string;
@@ -39,23 +36,6 @@ describe('a key', () => {
     const { status, headers } = await stack.api('GET', '/topics');
     expect([status, headers.get('cache-control')]).toEqual([200, 'no-store']);
     expect(headers.get('access-control-allow-origin')).toBeNull();
-  });
-});
-
-describe('a compressed body', () => {
-  const small = () => JSON.stringify({ to: token, data: {} });
-
-  test.each<[string, () => string]>([
-    ['of a valid request', small],
-    // 16 MB, of which 16 KB are sent.
-    ['that is a bomb', () => `{"to":"${' '.repeat(16 * MEGABYTE)}"}`],
-  ])('%s is refused unread', async (_what, text) => {
-    const response = await callWithoutKey(stack.dev.api, `/push?api_key=${stack.dev.apiKey}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
-      body: new Uint8Array(gzipSync(text())),
-    });
-    expectApiError(response, 'UNSUPPORTED_MEDIA_TYPE');
   });
 });
 

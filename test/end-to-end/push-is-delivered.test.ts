@@ -167,7 +167,8 @@ describe('the logs', () => {
     await stack.api('POST', '/push', body);
     const line = await untilLine('api', { param: 'notification.badge', app: stack.dev.app });
     expect(line).toMatchObject({ status: 400, code: 'INVALID_PARAM' });
-    for (const index of PROCESSES) expect(stack.readLog('api', index)).not.toContain('canary-value');
+    for (const index of PROCESSES)
+      expect(stack.readLog('api', index)).not.toContain('canary-value');
   });
 
   test.each(['api', 'delivery-worker', 'scheduler', 'device-gateway'])(
@@ -219,4 +220,3 @@ function unknownTokens(count: number): string[] {
   );
   return [...odd, ...even];
 }
-

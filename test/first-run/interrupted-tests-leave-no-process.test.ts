@@ -12,7 +12,11 @@ const END = { everyMs: 100 };
 
 test.each([
   ['with a MongoDB and workers', 'packages/store/test', 'jest-worker'],
-  ['with a stack', 'test/first-run/banner-commands-work.test.ts', 'services/device-gateway/src/main.ts'],
+  [
+    'with a stack',
+    'test/first-run/banner-commands-work.test.ts',
+    'services/device-gateway/src/main.ts',
+  ],
 ])('SIGINT to npm test %s leaves no process', async (_what, path, awaited) => {
   const npm = spawn('npm', ['test', '--', path], { cwd: ROOT, stdio: 'ignore' });
   const ended = once(npm, 'exit');

@@ -55,7 +55,9 @@ describe('a taken port', () => {
     ['the ops port of api 0', OPS_OFFSET],
   ])('of %s is named with the two remedies', async (whose, offset) => {
     await listen(base + offset);
-    const said = await checkPorts(readSettings(testHome.env)).catch((error: Error) => error.message);
+    const said = await checkPorts(readSettings(testHome.env)).catch(
+      (error: Error) => error.message,
+    );
     for (const part of [whose, `${base + offset}`, 'CARILLON_PORT_BASE', 'CARILLON_HOST'])
       expect(said).toContain(part);
   });
@@ -141,7 +143,11 @@ describe('a folder that can not be used', () => {
 describe('a server that was named and does not respond', () => {
   test.each<[string, string, () => Promise<string>]>([
     ['nothing listens at', 'REDIS_URL', async () => `redis://127.0.0.1:${base + 99}`],
-    ['what sends nothing listens at', 'REDIS_URL', async () => `redis://127.0.0.1:${await listen(0)}`],
+    [
+      'what sends nothing listens at',
+      'REDIS_URL',
+      async () => `redis://127.0.0.1:${await listen(0)}`,
+    ],
     ['nothing listens at', 'MONGODB_URI', async () => `mongodb://127.0.0.1:${base + 99}/carillon`],
   ])('because %s %s', async (_what, name, urlOf) => {
     expect(await expectStartError({ [name]: await urlOf() })).toMatch(
