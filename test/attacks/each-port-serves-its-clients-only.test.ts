@@ -1,10 +1,10 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { WORKER_QUEUES } from '../../packages/queue/src/jobs.ts';
 import type { LastProgress } from '../../packages/runtime/src/progress.ts';
-import { listListeningAddresses } from '../support/attacks/listening-addresses.ts';
 import { runCarillonHere, runCarillonJson } from '../support/carillon.ts';
 import { readProgress } from '../support/operators/service-process.ts';
 import { findProcess } from '../support/stack/dev-file.ts';
@@ -35,7 +35,32 @@ beforeAll(async () => {
 afterAll(() => stack?.stop());
 
 const opsOf = (service: string) => findProcess(stack.dev, service, 0).ops ?? '';
-const addressesOf = (url = '') => listListeningAddresses(Number(new URL(url).port));
+
+/** proc(5): state of a socket, and addresses, hexadecimal in the byte order of the machine. */
+const LISTENING = '0A';
+const ADDRESSES: Record<string, string> = {
+  '0100007F': LOOPBACK,
+  '00000000': EVERY_ADDRESS,
+  '00000000000000000000000001000000': '::1',
+  '00000000000000000000000000000000': '::',
+};
+
+/** Lists the addresses of this machine on which something listens at the port of a URL. Reads /proc, so Linux only. */
+function addressesOf(url = ''): string[] {
+  const found = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((file) =>
+    readFileSync(file, 'utf8')
+      .split('\n')
+      .slice(1)
+      .flatMap((line) => {
+        const fields = line.trim().split(/\s+/);
+        const [address = '', port = ''] = (fields[1] ?? '').split(':');
+        const isListening = fields[3] === LISTENING;
+        const isWanted = Number.parseInt(port, 16) === Number(new URL(url).port);
+        return isListening && isWanted ? [ADDRESSES[address] ?? address] : [];
+      }),
+  );
+  return [...new Set(found)];
+}
 
 test('Redis, MongoDB, the sandbox and all ops ports listen on a loopback address, whatever CARILLON_HOST is', async () => {
   const { dev } = stack;
