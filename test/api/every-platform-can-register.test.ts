@@ -34,57 +34,30 @@ async function isDeleted({ token }: Credentials): Promise<boolean> {
   return json.code === 'INVALID_DEVICE_TOKEN';
 }
 
+const ios = (fields: object) => ({ platform: 'ios', ...appleAddress(), ...fields });
+const web = (fields: object, endpoint?: string) => ({
+  platform: 'web',
+  subscription: { ...webSubscription(endpoint), ...fields },
+});
+const NO_POINT = Buffer.alloc(65, 4).toString('base64');
+const SHORT_AUTH = Buffer.alloc(15).toString('base64');
+const LONG_ENDPOINT = `https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`;
+const FOREIGN_ENDPOINT = 'https://evil.example/fcm.googleapis.com';
+
 const INVALID_REGISTRATIONS = [
   ['an app that is not there', { appId: 'f'.repeat(24) }, 'INVALID_APP_ID'],
-  [
-    'a name that no app has',
-    { appId: undefined, app: 'x.example', platform: 'ios' },
-    'INVALID_APP_ID',
-  ],
-  ['no app', { appId: undefined, platform: 'ios' }, 'INVALID_PARAM'],
+  ['a name that no app has', ios({ appId: undefined, app: 'x.example' }), 'INVALID_APP_ID'],
+  ['no app', ios({ appId: undefined }), 'INVALID_PARAM'],
   ['an app id of another form', { appId: 'F00' }, 'INVALID_PARAM'],
   ['a platform that is none', { platform: 'windows' }, 'INVALID_PARAM'],
   ['no platform', { platform: undefined }, 'INVALID_PARAM'],
-  [
-    'a push token that is not hexadecimal',
-    { platform: 'ios', ...appleAddress(), pushToken: 'zz'.repeat(32) },
-    'INVALID_PARAM',
-  ],
-  [
-    'a push token without environment',
-    { platform: 'ios', ...appleAddress(), pushEnvironment: undefined },
-    'INVALID_PARAM',
-  ],
+  ['a push token that is not hexadecimal', ios({ pushToken: 'zz'.repeat(32) }), 'INVALID_PARAM'],
+  ['a push token without environment', ios({ pushEnvironment: undefined }), 'INVALID_PARAM'],
   ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
-  [
-    'an endpoint of no push service',
-    { platform: 'web', subscription: webSubscription('https://evil.example/fcm.googleapis.com') },
-    'INVALID_PARAM',
-  ],
-  [
-    'a key that is no point of the curve',
-    {
-      platform: 'web',
-      subscription: { ...webSubscription(), key: Buffer.alloc(65, 4).toString('base64') },
-    },
-    'INVALID_PARAM',
-  ],
-  [
-    'an auth of 15 bytes',
-    {
-      platform: 'web',
-      subscription: { ...webSubscription(), auth: Buffer.alloc(15).toString('base64') },
-    },
-    'INVALID_PARAM',
-  ],
-  [
-    'a megabyte',
-    {
-      platform: 'web',
-      subscription: webSubscription(`https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`),
-    },
-    'BODY_TOO_LARGE',
-  ],
+  ['an endpoint of no push service', web({}, FOREIGN_ENDPOINT), 'INVALID_PARAM'],
+  ['a key that is no point of the curve', web({ key: NO_POINT }), 'INVALID_PARAM'],
+  ['an auth of 15 bytes', web({ auth: SHORT_AUTH }), 'INVALID_PARAM'],
+  ['a megabyte', web({}, LONG_ENDPOINT), 'BODY_TOO_LARGE'],
 ] as const;
 
 describe('registering', () => {

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { WORKER_QUEUES } from '../../packages/queue/src/jobs.ts';
 import type { LastProgress } from '../../packages/runtime/src/progress.ts';
-import { runCarillonHere, runCarillonJson } from '../support/carillon.ts';
+import { runCarillonHere } from '../support/carillon.ts';
 import { readProgress } from '../support/operators/service-process.ts';
 import { findProcess } from '../support/stack/dev-file.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -168,39 +168,48 @@ describe('carillon doctor', () => {
     return Object.fromEntries([...found].map(([, result, count]) => [result, Number(count)]));
   }
 
-  test('finds nothing on a healthy stack, and its probe of MQTT counts as no failed login', async () => {
-    for (let n = 0; n < DOCTOR_RUNS; n += 1) {
-      const findings = await runCarillonJson<Findings>(stack.home, 'doctor');
-      expect(findings.length).toBeGreaterThan(3);
-      for (const one of findings)
-        expect(one).toMatchObject({ check: expect.any(String), ok: true });
-      for (const one of findings) expect(one).toHaveProperty('detail');
-      expect(findings).toContainEqual(expect.objectContaining({ check: 'mqtt' }));
-    }
-    await until(async () => (await readConnectCounts())['refused-1'] === DOCTOR_RUNS);
-    expect(await readConnectCounts()).not.toHaveProperty('refused-4');
-  });
-
-  async function findFaults(env: Record<string, string> = {}) {
+  let runs = 0;
+  async function runDoctor(env: Record<string, string> = {}) {
+    runs += 1;
     const { code, stdout } = await runCarillonHere(stack.home, ['--json', 'doctor'], env);
-    return { code, faults: (JSON.parse(stdout) as Findings).filter(({ ok }) => !ok) };
+    const findings = JSON.parse(stdout) as Findings;
+    return { code, findings, faults: findings.filter(({ ok }) => !ok) };
   }
 
-  test('ends with 1 when the console is unreachable', async () => {
-    const { code, faults } = await findFaults({ CONSOLE_URL: 'http://127.0.0.1:1' });
-    expect([code, faults]).toEqual([1, [expect.objectContaining({ check: 'console' })]]);
+  test('finds nothing on a healthy stack, and its probe of MQTT counts as no failed login', async () => {
+    for (let n = 0; n < DOCTOR_RUNS; n += 1) {
+      // Its checks have timeouts, which may be short for a busy machine.
+      const { findings } = await until(async () => {
+        const run = await runDoctor();
+        return run.code === 0 && run;
+      });
+      expect(findings.length).toBeGreaterThan(3);
+      for (const { check, ok, detail } of findings)
+        expect([check, ok, detail]).toEqual([expect.any(String), true, expect.any(String)]);
+      expect(findings.map(({ check }) => check)).toContain('mqtt');
+    }
+    await until(async () => Number((await readConnectCounts())['refused-1']) >= DOCTOR_RUNS);
+    const counts = await readConnectCounts();
+    expect(counts['refused-1']).toBeLessThanOrEqual(runs);
+    expect(counts).not.toHaveProperty('refused-4');
+  });
+
+  test('ends with 1 when only the console is unreachable', async () => {
+    const { code } = await until(async () => {
+      const run = await runDoctor({ CONSOLE_URL: 'http://127.0.0.1:1' });
+      return run.faults.map(({ check }) => check).join() === 'console' && run;
+    });
+    expect(code).toBe(1);
   });
 
   test('reports a proxy that the settings do not name, which is one line in the log', async () => {
     const headers = { 'x-forwarded-for': '198.51.100.7' };
     for (let n = 0; n < 50; n += 1)
       await (await fetch(`${stack.dev.api}/openapi.json`, { headers })).text();
-    const [fault] = await until(async () => {
-      const { faults } = await findFaults();
-      return faults.length > 0 && faults;
-    });
-    expect(fault?.check).toBe('client addresses');
-    expect(fault?.detail).toMatch(/TRUST_PROXY is 0: set TRUST_PROXY to the number of proxies/);
+    const fault = await until(async () =>
+      (await runDoctor()).faults.find(({ check }) => check === 'client addresses'),
+    );
+    expect(fault.detail).toMatch(/TRUST_PROXY is 0: set TRUST_PROXY to the number of proxies/);
     expect(stack.readLog('api').match(/"proxy":"api-forwarded-header"/g)).toHaveLength(1);
   });
 });

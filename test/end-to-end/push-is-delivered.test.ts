@@ -40,6 +40,9 @@ describe('a push to a connected device', () => {
     await untilPending(stack, push.id, []);
     await untilOutcome(stack, push.id, [device.token], 'delivered');
     expect((await getDeviceInfo(stack, device.token)).pending_notifications).toEqual([]);
+    // Tracing is off by default.
+    const pushes = mongo.db.collection<{ _id: string }>('pushes');
+    expect(await pushes.findOne({ _id: push.id })).not.toHaveProperty('trace');
   });
 
   test('has its payload, its date and its expiration of 30 days in the status', async () => {

@@ -111,7 +111,7 @@ describe('kill -9', () => {
   test('of everything at once leaves a folder that starts again', async () => {
     const killed = testHome.start();
     await killed.ready();
-    for (const pid of testHome.processes()) killIfRunning(pid);
+    await killProcesses(testHome.processes());
     await killed.exit();
     await until(() => testHome.processes().length === 0);
     const start = testHome.start();
@@ -130,7 +130,7 @@ describe('a MongoDB that a killed run left behind', () => {
     await symlink(testHome.home, link);
     const killed = testHome.start();
     const mongod = findProcess(await killed.ready(), 'mongodb', 0).pid;
-    for (const pid of testHome.processes()) if (pid !== mongod) killIfRunning(pid);
+    await killProcesses(testHome.processes().filter((pid) => pid !== mongod));
     await killed.exit();
     // As after a kill between the start of MongoDB and the write of the list.
     await rm(join(testHome.home, 'processes.json'));
@@ -156,13 +156,4 @@ async function expectNothingLeft(): Promise<void> {
 
 function readCommand(pid: number): string {
   return `${pid} ${readHomeFile({ home: `/proc/${pid}` }, 'cmdline').replaceAll('\0', ' ')}`;
-}
-
-/** One that was found may end by itself meanwhile, for instance a shell. */
-function killIfRunning(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }

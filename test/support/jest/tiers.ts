@@ -46,7 +46,6 @@ const STACK_OF_PARTS = ['services/api/test/slow-requests-time-out-with-one-respo
 
 /** Tests that take long because their fault does: kills again and again, outages, large pushes. */
 const LONG = [
-  'test/attacks/wrong-keys-cost-few-lookups.test.ts',
   'test/faults/cut-mongodb-connection-accepts-nothing.test.ts',
   'test/faults/push-to-100000-recipients.test.ts',
   'test/faults/large-topic-asks-for-workers.test.ts',
@@ -93,7 +92,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/providers/late-renewal-releases-no-batch.test.ts',
   'test/providers/settlement-that-fails-is-repeated-not-the-request.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
-  'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',
+  'test/attacks/floods-of-bodies-and-keys-are-rejected.test.ts',
   'test/attacks/slow-requests-of-a-tenant-close-no-registration.test.ts',
   'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
