@@ -1,12 +1,17 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { openProvidersOf, type ProviderFixture } from '../support/providers/fixture.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
 import { findTraces } from './find-traces.ts';
 import { type ApiFuzzReport, fuzzApi } from './fuzz-api.ts';
 import { fuzzMqtt } from './fuzz-mqtt.ts';
 import { createFuzzTarget, type FuzzTarget } from './fuzz-target.ts';
 import { type StackWatch, watchStack } from './watch-stack.ts';
 
+<<<<<<<< HEAD:test/fuzz/random-requests-and-packets-do-no-harm.test.ts
 /** The same requests and packets each time; `npm run fuzz` sends others. */
+========
+/** The same input each time; `npm run fuzz` sends other. */
+>>>>>>>> fewstacks:test/fuzz/random-input-does-no-harm.test.ts
 const SEED = Number(process.env.CARILLON_FUZZ_SEED ?? 1);
 const PER_ROUTE = 25;
 const STREAMS = 1_000;
@@ -17,18 +22,19 @@ let before: Record<string, string>;
 let watch: StackWatch;
 let report: ApiFuzzReport;
 beforeAll(async () => {
-  fixture = await openProviderFixture();
+  // It is lent to no other file meanwhile, whose errors would be in the logs.
+  fixture = await openProvidersOf(await useKillableStack());
   target = await createFuzzTarget(fixture);
   before = await target.readVictim();
   watch = watchStack(fixture.stack, target.unloggable);
   report = await fuzzApi(target, { perRoute: PER_ROUTE, seed: SEED });
-}, 120_000);
+});
 afterAll(async () => {
   target?.close();
   await fixture?.close();
 });
 
-test(`every response is as documented (seed ${SEED})`, () => {
+test(`every response to a random request is as documented (seed ${SEED})`, () => {
   expect(report.violations).toEqual([]);
   // Requests of each kind were among them, so that there was something to check.
   expect(Object.keys(report.statuses)).toEqual(
@@ -53,6 +59,7 @@ test('data of a tenant whose key no request had is unchanged', async () => {
 
 test(`${STREAMS} random streams end no gateway and disturb no other device (seed ${SEED})`, async () => {
   const tenant = await fixture.tenant();
+<<<<<<<< HEAD:test/fuzz/random-requests-and-packets-do-no-harm.test.ts
   const packets = watchStack(fixture.stack, [tenant.apiKey]);
   const { received, violations, secrets } = await fuzzMqtt(tenant, {
     streams: STREAMS,
@@ -61,4 +68,11 @@ test(`${STREAMS} random streams end no gateway and disturb no other device (seed
   expect(violations).toEqual([]);
   expect(received).toBe(10);
   expect(packets.findViolations(secrets)).toEqual([]);
+========
+  const ofStreams = watchStack(fixture.stack, [tenant.apiKey]);
+  const sent = await fuzzMqtt(tenant, { streams: STREAMS, seed: SEED });
+  expect(sent.violations).toEqual([]);
+  expect(sent.received).toBe(10);
+  expect(ofStreams.findViolations(sent.secrets)).toEqual([]);
+>>>>>>>> fewstacks:test/fuzz/random-input-does-no-harm.test.ts
 });
