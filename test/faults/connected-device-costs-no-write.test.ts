@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { countArrivals } from '../support/faults/expect-complete.ts';
-import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { type Fixture, openFixtureOn } from '../support/faults/fixture.ts';
 import { countWritesDuring, untilNoWrites } from '../support/faults/mongo-writes.ts';
 import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 const REAL = 500;
@@ -13,7 +14,7 @@ const WRITES_PER_PUSH = 4;
 
 let fixture: Fixture;
 beforeAll(async () => {
-  fixture = await openFixture({ registered: REAL, real: REAL });
+  fixture = await openFixtureOn(await useKillableStack(), { registered: REAL, real: REAL });
   await untilNoWrites(fixture.mongo);
 });
 afterAll(() => fixture?.close());

@@ -47,7 +47,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'scheduler killed when a push is due',
-    files: ['test/faults/killed-scheduler-loses-no-push.test.ts', KILLED_AT_FAILPOINT],
+    files: ['test/guarantees/g7-scheduled-push-is-never-early.test.ts', KILLED_AT_FAILPOINT],
   },
   {
     fault: 'all services down when 1,000 pushes are due; with them MongoDB and Redis',
@@ -208,7 +208,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   {
     fault: 'Redis back without its last seconds',
     files: [
-      'test/faults/lost-presence-entry-loses-no-push.test.ts',
+      'test/faults/killed-redis-loses-no-push.test.ts',
       'test/faults/redis-without-its-last-seconds-loses-no-push.test.ts',
     ],
   },

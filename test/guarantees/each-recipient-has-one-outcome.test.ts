@@ -6,6 +6,7 @@ import { createDevicePool } from '../support/faults/device-pool.ts';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { subscribePool } from '../support/faults/subscribe-pool.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
+import { expireNow, makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
@@ -27,23 +28,6 @@ afterAll(async () => {
   await mongo?.close();
 });
 
-type Waits = 'onlySubscriber' | 'noSubscriber' | 'expiry' | 'lateReceipt';
-let waits: Record<Waits, Promise<void>> | undefined;
-
-/** Cases that take seconds; all of them begin with the first test that needs one. */
-function begun(): Record<Waits, Promise<void>> {
-  if (waits !== undefined) return waits;
-  waits = {
-    onlySubscriber: scheduleToOnlySubscriber(),
-    noSubscriber: scheduleWithoutSubscriber(),
-    expiry: expireInPart(),
-    lateReceipt: acknowledgeAfterEnd(),
-  };
-  // Its own test reports its failure.
-  for (const checked of Object.values(waits)) checked.catch(() => undefined);
-  return waits;
-}
-
 /** The recipients of a push counted one by one, as `push outcomes --token` shows them. */
 async function countPerRecipient(push: SentPush, devices: readonly Pick<MqttDevice, 'token'>[]) {
   const deliveryStatus = createDeliveryStatus(mongo.db);
@@ -57,7 +41,7 @@ async function countPerRecipient(push: SentPush, devices: readonly Pick<MqttDevi
 
 async function untilFinished(push: SentPush): Promise<void> {
   const isFinished = async () => (await pushStatusOf(mongo, push)).state === 'finished';
-  await until(isFinished, { timeoutMs: 30_000, what: `push ${push.id} finished` });
+  await until(isFinished, { what: `push ${push.id} finished` });
 }
 
 test('subscribers behind a page of which all are named as tokens too are reached', async () => {
@@ -70,68 +54,50 @@ test('subscribers behind a page of which all are named as tokens too are reached
   expect((await pushes.findOne({ _id: push.id }))?.fan.done).toBe(true);
 });
 
-test('a scheduled push to a topic and its only subscriber ends', () => begun().onlySubscriber);
-
-async function scheduleToOnlySubscriber(): Promise<void> {
+test('a scheduled push to a topic and its only subscriber ends', async () => {
   const device = await fleet.online();
   const topic = randomUUID();
   await stack.api('POST', '/topics/subscribe', { token: device.token, topics: [topic] });
-  const schedule = Math.floor(Date.now() / 1_000) + 2;
-  const push = await sendPush(stack, [`/topics/${topic}`, device.token], { schedule });
+  const push = await sendTomorrow(stack, [`/topics/${topic}`, device.token]);
+  await makeDue(mongo, [push]);
   await device.waitFor(1);
   await untilFinished(push);
   expect((await pushStatusOf(mongo, push)).outcomes).toEqual({ delivered: 1 });
-}
+});
 
-test('a scheduled push whose topic has lost all its subscribers ends', () => begun().noSubscriber);
-
-async function scheduleWithoutSubscriber(): Promise<void> {
+test('a scheduled push whose topic has lost all its subscribers ends', async () => {
   const { token } = await fleet.offline();
   const topic = randomUUID();
   await stack.api('POST', '/topics/subscribe', { token, topics: [topic] });
-  const schedule = Math.floor(Date.now() / 1_000) + 2;
-  const push = await sendPush(stack, `/topics/${topic}`, { schedule });
+  const push = await sendTomorrow(stack, `/topics/${topic}`);
   await stack.api('POST', '/topics/unsubscribe', { token, topics: [topic] });
+  await makeDue(mongo, [push]);
   await untilFinished(push);
-}
+});
 
-test('after its expiry each recipient has the outcome that is counted', () => begun().expiry);
-
-async function expireInPart(): Promise<void> {
-  const devices = await fleet.createMany(2, 'offline');
-  const [first] = devices as [MqttDevice, MqttDevice];
-  const fields = { collapse_key: randomUUID().slice(0, 32) };
-  const tokens = devices.map(({ token }) => token);
-  const push = await sendPush(stack, tokens, { ...fields, time_to_live: 4 });
-  await untilOutcomes(mongo, push, { inbox: 2 });
-  const newer = await sendPush(stack, first.token, fields);
-  await untilOutcomes(mongo, newer, { inbox: 1 });
-  await untilOutcomes(mongo, push, { expired: 1, superseded: 1 });
-  expect(await countPerRecipient(push, devices)).toEqual({ expired: 1, superseded: 1 });
-}
-
-test('the same after its deletion', async () => {
+type End = (push: SentPush) => Promise<unknown>;
+test.each<[outcome: string, end: End]>([
+  ['expired', (push) => expireNow(mongo, push)],
+  ['deleted', ({ id }) => stack.api('DELETE', `/pushes/${id}`)],
+])('once it is %s each recipient has the outcome that is counted', async (outcome, end) => {
   const devices = await fleet.createMany(3, 'offline');
-  const [first] = devices as [MqttDevice];
   const fields = { collapse_key: randomUUID().slice(0, 32) };
   const tokens = devices.map(({ token }) => token);
   const push = await sendPush(stack, tokens, fields);
   await untilOutcomes(mongo, push, { inbox: 3 });
-  const newer = await sendPush(stack, first.token, fields);
+  const newer = await sendPush(stack, tokens[0] ?? '', fields);
   await untilOutcomes(mongo, newer, { inbox: 1 });
-  await stack.api('DELETE', `/pushes/${push.id}`);
-  await untilOutcomes(mongo, push, { deleted: 2, superseded: 1 });
-  expect(await countPerRecipient(push, devices)).toEqual({ deleted: 2, superseded: 1 });
+  await end(push);
+  await untilOutcomes(mongo, push, { [outcome]: 2, superseded: 1 });
+  expect(await countPerRecipient(push, devices)).toEqual({ [outcome]: 2, superseded: 1 });
 });
 
-test('a receipt that comes after the end of its push changes no outcome', () =>
-  begun().lateReceipt);
-
-async function acknowledgeAfterEnd(): Promise<void> {
+test('a receipt that comes after the end of its push changes no outcome', async () => {
   const device = await fleet.online();
   device.holdReceipts();
-  const push = await sendPush(stack, device.token, { time_to_live: 3 });
+  const push = await sendPush(stack, device.token);
   await device.waitFor(1);
+  await expireNow(mongo, push);
   await untilOutcomes(mongo, push, { expired: 1 });
   device.releaseReceipts();
   await sendPush(stack, device.token);
@@ -139,7 +105,7 @@ async function acknowledgeAfterEnd(): Promise<void> {
   await until(async () => (await receiptOf(push)) !== undefined, { what: 'the late receipt' });
   expect((await pushStatusOf(mongo, push)).outcomes).toEqual({ expired: 1 });
   expect(await countPerRecipient(push, [device])).toEqual({ expired: 1 });
-}
+});
 
 /** The bits of receipts that came to a push by themselves. */
 async function receiptOf(push: SentPush) {

@@ -4,10 +4,9 @@ import { runCarillonHere } from '../support/carillon.ts';
 import { untilInbox } from '../support/end-to-end/pushes.ts';
 import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
+import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
-
-const SCHEDULE_SECONDS = 20;
 
 let stack: SharedStack;
 let mongo: TestMongo;
@@ -49,9 +48,8 @@ test('nothing but the record of the deletion names it, and others get their push
     await stack.api('POST', '/topics/subscribe', { token: subscriber, topics: [topic] });
   const waiting = await sendPush(stack, [token, other.token]);
   await untilInbox(stack, token, [waiting.id]);
-  const schedule = Math.floor(Date.now() / 1_000) + SCHEDULE_SECONDS;
-  const scheduled = await sendPush(stack, [token, other.token], { schedule });
-  const toTopic = await sendPush(stack, [`/topics/${topic}`, token], { schedule });
+  const scheduled = await sendTomorrow(stack, [token, other.token]);
+  const toTopic = await sendTomorrow(stack, [`/topics/${topic}`, token]);
 
   const { code, stdout, stderr } = await run(token, '--now');
   expect([code, stderr]).toEqual([0, expect.stringContaining(' read')]);
@@ -61,14 +59,15 @@ test('nothing but the record of the deletion names it, and others get their push
 
   await expect(erased.connect()).rejects.toThrow();
   await other.connect();
-  const arrivals = await other.waitFor(3, { timeoutMs: (SCHEDULE_SECONDS + 20) * 1_000 });
+  await makeDue(mongo, [scheduled, toTopic]);
+  const arrivals = await other.waitFor(3);
   expect(arrivals.map(({ payload }) => payload).sort()).toEqual(
     [waiting, scheduled, toTopic].map(({ payload }) => payload).sort(),
   );
   for (const push of [waiting, scheduled])
-    await untilOutcomes(mongo, push, { gone: 1, delivered: 1 }, { timeoutMs: 20_000 });
+    await untilOutcomes(mongo, push, { gone: 1, delivered: 1 });
   expect(await findDocuments(token)).toEqual([`devices ${token}`]);
-}, 90_000);
+});
 
 test('it may be repeated, and a device that is not deleted is not erased by it', async () => {
   const device = await fleet.offline();

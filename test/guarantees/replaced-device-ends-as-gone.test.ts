@@ -2,11 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
-import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { getPushStatus } from '../support/guarantees/status.ts';
-import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { bothOf, whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { openStore, type TestStore } from '../support/open-store.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -16,7 +17,7 @@ let mongo: TestMongo;
 let store: TestStore;
 const fleet = createFleet(() => stack.dev);
 beforeAll(async () => {
-  stack = await startStackWithoutLimits();
+  stack = await useKillableStack();
   mongo = await openMongo(stack.dev);
   store = await openStore({ uri: stack.dev.mongodb, appName: 'test' });
 });
@@ -40,9 +41,7 @@ function rowsOf(token: string): Promise<number> {
 }
 
 async function expectGone(push: SentPush, token: string): Promise<void> {
-  await until(async () => (await pushStatusOf(mongo, push)).state === 'finished', {
-    timeoutMs: 20_000,
-  });
+  await until(async () => (await pushStatusOf(mongo, push)).state === 'finished');
   expect((await pushStatusOf(mongo, push)).outcomes).toEqual({ gone: 1 });
   expect(await store.deliveryStatus.statusOfRecipient(push.id, token)).toEqual({ outcome: 'gone' });
   expect((await getPushStatus(stack, push)).push?.pending_devices).toEqual([]);
@@ -64,9 +63,9 @@ test('pending pushes end as gone', async () => {
 test('a push that falls due later leaves no row for it', async () => {
   const fcmToken = randomUUID();
   const token = await registerAndroid(fcmToken);
-  const schedule = Math.floor(Date.now() / 1_000) + 2;
-  const push = await sendPush(stack, token, { schedule });
+  const push = await sendTomorrow(stack, token);
   await registerAndroid(fcmToken);
+  await makeDue(mongo, [push]);
   await untilOutcomes(mongo, push, { gone: 1 });
   expect(await rowsOf(token)).toBe(0);
 });
@@ -75,7 +74,7 @@ test('a batch that is processed after the replacement has rows for the other dev
   const fcmToken = randomUUID();
   const token = await registerAndroid(fcmToken);
   const { token: other } = await fleet.offline();
-  const push = await whileFrozen(stack, [{ service: 'delivery-worker' }], async () => {
+  const push = await whileFrozen(stack, bothOf('delivery-worker'), async () => {
     const sent = await sendPush(stack, [token, other]);
     await registerAndroid(fcmToken);
     return sent;
@@ -93,9 +92,7 @@ test('a process that dies right after replacing it leaves neither subscriptions 
   await untilOutcomes(mongo, push, { inbox: 1 });
   const { replaced } = await store.devices.register(stack.dev.app, 'android', address);
   expect(replaced).toEqual([token]);
-  await until(async () => (await store.subscriptions.listTopics(token)).length === 0, {
-    timeoutMs: 20_000,
-  });
+  await until(async () => (await store.subscriptions.listTopics(token)).length === 0);
   await expectGone(push, token);
   const { json } = await stack.api<{ topics: { name: string }[] }>('GET', '/topics');
   expect(json.topics.map(({ name }) => name)).not.toContain(topic);

@@ -7,8 +7,9 @@ import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from './pushes.t
 
 /** Guarantee G4: duplicates under faults. */
 export const MAX_DUPLICATES_PER_RECIPIENT = 0.001;
-const MAX_DUPLICATES_PER_DEVICE = 16;
-const SETTLED_MS = 60_000;
+/** Guarantee G4: pushes that a device may get again. */
+export const MAX_DUPLICATES_PER_DEVICE = 16;
+export const SETTLED_MS = 60_000;
 
 /**
  * Expects that a push to the whole pool reached every real device and is pending for all the others; then deletes it,
@@ -32,15 +33,34 @@ export async function expectComplete(
 
 /** Every device has the push, and everything else in flight has arrived: another push arrived after it. */
 export async function expectNoneLost(
-  stack: Stack,
+  stack: Pick<Stack, 'api'>,
   devices: readonly MqttDevice[],
   push: SentPush,
 ): Promise<void> {
-  const tokens = devices.map(({ token }) => token);
-  const last = await sendPush(stack, tokens);
-  const hasArrived = (device: MqttDevice) => countArrivals(device, last) > 0;
-  await until(() => devices.every(hasArrived), { timeoutMs: SETTLED_MS, what: 'the last push' });
+  await untilAnotherArrived(stack, devices);
   expect(devices.filter((device) => countArrivals(device, push) === 0)).toEqual([]);
+}
+
+/** Sends a push, and waits until it has arrived everywhere: with it everything that was in flight before. */
+export async function untilAnotherArrived(
+  stack: Pick<Stack, 'api'>,
+  devices: readonly MqttDevice[],
+): Promise<void> {
+  const tokens = devices.map(({ token }) => token);
+  await untilAllArrived(devices, [await sendPush(stack, tokens)]);
+}
+
+/** Waits until each device has all of some pushes. */
+export async function untilAllArrived(
+  devices: readonly MqttDevice[],
+  pushes: readonly Pick<SentPush, 'payload'>[],
+): Promise<void> {
+  const hasAll = ({ arrivals }: MqttDevice) => {
+    const arrived = new Set(arrivals.map(({ payload }) => payload));
+    return pushes.every(({ payload }) => arrived.has(payload));
+  };
+  const what = `${pushes.length} pushes at ${devices.length} devices`;
+  await until(() => devices.every(hasAll), { timeoutMs: SETTLED_MS, what });
 }
 
 /** Counts arrivals beyond the first, prints them, and compares them with guarantee G4. */
@@ -58,6 +78,9 @@ export function expectFewDuplicates(
 }
 
 /** How often a push has arrived at a device. */
-export function countArrivals({ arrivals }: MqttDevice, { payload }: SentPush): number {
+export function countArrivals(
+  { arrivals }: MqttDevice,
+  { payload }: Pick<SentPush, 'payload'>,
+): number {
   return arrivals.filter((arrival) => arrival.payload === payload).length;
 }

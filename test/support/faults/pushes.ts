@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { expect } from '@jest/globals';
 import { createDeliveryStatus } from '../../../packages/reports/src/delivery-status.ts';
 import type { TestMongo } from '../mongo.ts';
 import type { Stack } from '../stack.ts';
@@ -102,6 +103,11 @@ export function untilPartlyClosed(mongo: TestMongo, push: { id: string }): Promi
     return isPartlyClosed(states) && states;
   };
   return until(midway, { everyMs: 2, what: `push ${push.id} half processed` });
+}
+
+/** Expects some of a push's work to be closed and some to be open: it is in progress. */
+export async function expectPartlyClosed(mongo: TestMongo, push: { id: string }): Promise<void> {
+  expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
 }
 
 /** Checks whether both open and closed batches exist. */

@@ -1,0 +1,114 @@
+import { randomUUID } from 'node:crypto';
+import { rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { decodePresence } from '../../packages/presence/src/keys.ts';
+import type { Redis } from '../../packages/presence/src/redis.ts';
+import { untilAllArrived } from '../support/faults/expect-complete.ts';
+import { countBatchStates, sendPush } from '../support/faults/pushes.ts';
+import { copyFiles } from '../support/faults/redis-server.ts';
+import { whileDead } from '../support/guarantees/crash-stack.ts';
+import { createFleet } from '../support/guarantees/devices.ts';
+import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { MqttDevice } from '../support/mqtt-device.ts';
+import { openRedis } from '../support/redis.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+let stack: Stack;
+let mongo: TestMongo;
+let redis: Redis;
+const fleet = createFleet(() => stack.dev);
+beforeAll(async () => {
+  stack = await useKillableStack();
+  mongo = await openMongo(stack.dev);
+  redis = await openRedis(stack.dev);
+});
+afterEach(() => fleet.disconnectAll());
+afterAll(async () => {
+  redis?.disconnect();
+  await mongo?.close();
+  await stack?.stop();
+});
+
+const entryOf = ({ token }: MqttDevice) => `p:${token}`;
+
+const gatewayOf = async (device: MqttDevice) =>
+  decodePresence(await redis.get(entryOf(device)))?.gateway;
+
+/** Closes all connections to Redis but the test's own. */
+async function cutRedis(): Promise<void> {
+  await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+}
+
+/** Sends a push, and waits until it has arrived and nothing is left to do about it. */
+async function expectDelivered(device: MqttDevice): Promise<void> {
+  const before = device.arrivals.length;
+  const push = await sendPush(stack, device.token);
+  const arrivals = await device.waitFor(before + 1);
+  expect(arrivals.at(-1)?.payload).toBe(push.payload);
+  await until(async () => (await countBatchStates(mongo, push)).closed === 1);
+}
+
+/** A connected device whose inbox was read. */
+async function connectDevice(): Promise<MqttDevice> {
+  const device = await fleet.online();
+  await expectDelivered(device);
+  return device;
+}
+
+test('every push is accepted without Redis, and delivery continues when it is back', async () => {
+  const devices = await fleet.createMany(5, 'online');
+  const tokens = devices.map(({ token }) => token);
+  const topic = randomUUID();
+  for (const token of tokens)
+    await stack.api('POST', '/topics/subscribe', { token, topics: [topic] });
+  const sent = await whileDead(stack, ['redis'], async () => {
+    const scheduled = await sendTomorrow(stack, tokens);
+    await makeDue(mongo, [scheduled]);
+    const collapsible = await sendPush(stack, tokens, { collapse_key: 'news' });
+    return [
+      ...[scheduled, collapsible],
+      await sendPush(stack, `/topics/${topic}`, { time_to_live: 3_600 }),
+    ];
+  });
+  await untilAllArrived(devices, sent);
+});
+
+test('an entry lost while the connection to Redis was cut for less than the lease', async () => {
+  const device = await connectDevice();
+  const gateway = await gatewayOf(device);
+  await redis.del(entryOf(device));
+  await cutRedis();
+  await expectDelivered(device);
+  expect(await gatewayOf(device)).toBe(gateway);
+});
+
+test('the notice of a row lost with the connection', async () => {
+  const device = await connectDevice();
+  const entry = await redis.getdel(entryOf(device));
+  const push = await sendPush(stack, device.token);
+  // The worker takes the device for offline and notifies no gateway of the row.
+  await until(async () => (await countBatchStates(mongo, push)).closed === 1);
+  await redis.set(entryOf(device), entry ?? '', 'EX', 300);
+  await cutRedis();
+  expect((await device.waitFor(2)).at(-1)?.payload).toBe(push.payload);
+});
+
+test("an entry lost with Redis's last seconds, in which a device connected and another one reconnected", async () => {
+  const back = await connectDevice();
+  const data = join(stack.home, 'redis');
+  await copyFiles(data, `${data}-before`);
+  back.cut();
+  await back.connect();
+  await expectDelivered(back);
+  const came = await connectDevice();
+  await whileDead(stack, ['redis'], async () => {
+    await rm(data, { recursive: true });
+    await rename(`${data}-before`, data);
+  });
+  await Promise.all([came, back].map(expectDelivered));
+  expect([came, back].map(({ arrivals }) => arrivals.at(-1)?.connection)).toEqual([1, 2]);
+});
