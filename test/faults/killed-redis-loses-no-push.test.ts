@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { decodePresence } from '../../packages/presence/src/keys.ts';
 import type { Redis } from '../../packages/presence/src/redis.ts';
 import { untilAllArrived } from '../support/faults/expect-complete.ts';
 import { countBatchStates, sendPush } from '../support/faults/pushes.ts';
 import { copyFiles } from '../support/faults/redis-server.ts';
 import { whileDead } from '../support/guarantees/crash-stack.ts';
-import { createFleet } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { openRedis } from '../support/redis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
@@ -20,18 +20,16 @@ import { until } from '../support/until.ts';
 let stack: Stack;
 let mongo: TestMongo;
 let redis: Redis;
-const fleet = createFleet(() => stack.dev);
+const fleet = lendTo(
+  () => useKillableStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 beforeAll(async () => {
-  stack = await useKillableStack();
-  mongo = await openMongo(stack.dev);
   redis = await openRedis(stack.dev);
 });
-afterEach(() => fleet.disconnectAll());
-afterAll(async () => {
-  redis?.disconnect();
-  await mongo?.close();
-  await stack?.stop();
-});
+afterAll(() => redis?.disconnect());
 
 const entryOf = ({ token }: MqttDevice) => `p:${token}`;
 

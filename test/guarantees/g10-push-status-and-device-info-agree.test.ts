@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';
 import {
@@ -11,12 +11,13 @@ import {
   untilOutcomes,
   untilPartlyClosed,
 } from '../support/faults/pushes.ts';
-import { createFleet, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { pendingPushesOf } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { registerBrowser } from '../support/guarantees/register-browser.ts';
 import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { getPushStatus, untilNotPending, untilPending } from '../support/guarantees/status.ts';
 import { bothOf, whileFrozen } from '../support/guarantees/while-frozen.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -27,16 +28,12 @@ const WORKERS = bothOf('delivery-worker');
 
 let stack: Stack;
 let mongo: TestMongo;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await useKillableStack();
-  mongo = await openMongo(stack.dev);
-});
-afterEach(() => fleet.disconnectAll());
-afterAll(async () => {
-  await mongo?.close();
-  await stack?.stop();
-});
+const fleet = lendTo(
+  () => useKillableStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 
 const idsAt = async (token: string) => (await pendingPushesOf(stack, token)).map(({ id }) => id);
 

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
-import { createFleet, payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { getPushStatus, untilNotPending, untilPending } from '../support/guarantees/status.ts';
 import { bothOf, whileFrozen } from '../support/guarantees/while-frozen.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
@@ -17,16 +18,12 @@ const HELD_MS = 500;
 
 let stack: Stack;
 let mongo: TestMongo;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await useKillableStack();
-  mongo = await openMongo(stack.dev);
-});
-afterEach(() => fleet.disconnectAll());
-afterAll(async () => {
-  await mongo?.close();
-  await stack?.stop();
-});
+const fleet = lendTo(
+  () => useKillableStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 
 /** Sends one more push and expects that it comes next, and nothing else with it. */
 async function expectOnlyArrivals(device: MqttDevice, earlier: readonly SentPush[]): Promise<void> {

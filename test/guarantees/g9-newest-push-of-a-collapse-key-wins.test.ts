@@ -1,14 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { readClaim, untilClaimed } from '../support/guarantees/batch-claim.ts';
-import { createFleet, payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { untilPending } from '../support/guarantees/status.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
@@ -19,16 +20,12 @@ const NO_INITIAL_CLAIM_MS = 600;
 
 let stack: Stack;
 let mongo: TestMongo;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await useKillableStack();
-  mongo = await openMongo(stack.dev);
-});
-afterEach(() => fleet.disconnectAll());
-afterAll(async () => {
-  await mongo?.close();
-  await stack?.stop();
-});
+const fleet = lendTo(
+  () => useKillableStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 
 /** Waits until a push is pending for no device, in a batch or in an inbox. */
 async function untilNothingPending(push: SentPush): Promise<void> {
@@ -62,17 +59,6 @@ test('an offline device gets only the newest', async () => {
   const expected = [newest, other, last].map(({ payload }) => payload);
   expect(payloadsOf(device)).toEqual(expected);
   for (const older of pushes.slice(0, 4)) await untilOutcomes(mongo, older, { superseded: 1 });
-});
-
-test('a key is separate for each device, and for each app', async () => {
-  const [one, two] = await fleet.createMany(2, 'offline');
-  const fields = { collapse_key: 'shared' };
-  const both = await sendPush(stack, [one?.token ?? '', two?.token ?? ''], fields);
-  await untilPending(stack, both, [one?.token ?? '', two?.token ?? '']);
-  const newer = await sendPush(stack, one?.token ?? '', fields);
-  await untilPending(stack, newer, [one?.token ?? '']);
-  await untilPending(stack, both, [two?.token ?? '']);
-  await untilOutcomes(mongo, both, { inbox: 1, superseded: 1 });
 });
 
 test('100 pushes by 8 senders at once end with the newest, and none arrives after a newer one', async () => {

@@ -1,19 +1,27 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
+import type { PushDocument } from '../../packages/store/src/documents.ts';
+import { createDevicePool } from '../support/faults/device-pool.ts';
 import { untilAllArrived } from '../support/faults/expect-complete.ts';
 import {
   countBatchStates,
+  pushStatusOf,
   type SentPush,
   sendPush,
   untilOutcomes,
 } from '../support/faults/pushes.ts';
-import { createFleet, payloadsOf } from '../support/guarantees/devices.ts';
+import { subscribePool } from '../support/faults/subscribe-pool.ts';
+import { payloadsOf } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
+/** One batch's number of subscribers, and a few more. */
+const SUBSCRIBERS = 1_005;
+const NAMED = 1_000;
 const STORED_PUSHES = 50;
 const LIVE_PUSHES = 20;
 /** Pushes without a receipt that a device may have at a time. */
@@ -21,13 +29,12 @@ const WINDOW = 16;
 
 let stack: SharedStack;
 let mongo: TestMongo;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await useSharedStack();
-  mongo = await openMongo(stack.dev);
-});
-afterEach(() => fleet.disconnectAll());
-afterAll(() => mongo?.close());
+const fleet = lendTo(
+  () => useSharedStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 
 /** Sends one after the other, each once the previous one is processed: of two processed at once neither is first. */
 async function sendMany(device: MqttDevice, count: number): Promise<SentPush[]> {
@@ -52,6 +59,42 @@ async function expectInOrder(device: MqttDevice, sent: SentPush[]): Promise<void
   for (const push of sent) await untilOutcomes(mongo, push, { delivered: 1 });
   expect(payloadsOf(device)).toEqual(sent.map(({ payload }) => payload));
 }
+
+async function untilFinished(push: SentPush): Promise<void> {
+  const isFinished = async () => (await pushStatusOf(mongo, push)).state === 'finished';
+  await until(isFinished, { what: `push ${push.id} finished` });
+}
+
+test('subscribers behind a page of which all are named as tokens too are reached', async () => {
+  const pool = await createDevicePool(stack, mongo, { registered: SUBSCRIBERS, real: 0 });
+  const topic = await subscribePool({ stack, mongo, pool }, 'big');
+  const named = [...pool.tokens].sort().slice(0, NAMED);
+  const push = await sendPush(stack, [topic, ...named]);
+  await untilOutcomes(mongo, push, { inbox: SUBSCRIBERS });
+  const pushes = mongo.db.collection<PushDocument>('pushes');
+  expect((await pushes.findOne({ _id: push.id }))?.fan.done).toBe(true);
+});
+
+test('a scheduled push to a topic and its only subscriber ends', async () => {
+  const device = await fleet.online();
+  const topic = randomUUID();
+  await stack.api('POST', '/topics/subscribe', { token: device.token, topics: [topic] });
+  const push = await sendTomorrow(stack, [`/topics/${topic}`, device.token]);
+  await makeDue(mongo, [push]);
+  await device.waitFor(1);
+  await untilFinished(push);
+  expect((await pushStatusOf(mongo, push)).outcomes).toEqual({ delivered: 1 });
+});
+
+test('a scheduled push whose topic has lost all its subscribers ends', async () => {
+  const { token } = await fleet.offline();
+  const topic = randomUUID();
+  await stack.api('POST', '/topics/subscribe', { token, topics: [topic] });
+  const push = await sendTomorrow(stack, `/topics/${topic}`);
+  await stack.api('POST', '/topics/unsubscribe', { token, topics: [topic] });
+  await makeDue(mongo, [push]);
+  await untilFinished(push);
+});
 
 test('without a fault nothing is sent twice, whichever way a push takes', async () => {
   const devices = [
