@@ -74,7 +74,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'Redis emptied three times during a fan-out',
-    files: ['test/faults/flushed-redis-loses-no-push.test.ts'],
+    files: ['test/faults/lost-redis-loses-no-push.test.ts'],
   },
   {
     fault: 'Redis killed for a minute',
@@ -208,7 +208,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   {
     fault: 'Redis back without its last seconds',
     files: [
-      'test/faults/killed-redis-loses-no-push.test.ts',
+      'test/faults/lost-redis-loses-no-push.test.ts',
       'test/faults/redis-without-its-last-seconds-loses-no-push.test.ts',
     ],
   },

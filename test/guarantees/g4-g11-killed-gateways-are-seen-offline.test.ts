@@ -1,8 +1,8 @@
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { keepConnected } from '../support/faults/device-pool.ts';
 import { MAX_DUPLICATES_PER_DEVICE, untilAllArrived } from '../support/faults/expect-complete.ts';
 import { sendPush } from '../support/faults/pushes.ts';
-import { createFleet } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
@@ -14,12 +14,12 @@ const SEEN_OFFLINE_MS = 15_000;
 const PUSHES = 40;
 
 let stack: Stack;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await useKillableStack();
-});
-afterEach(() => fleet.disconnectAll());
-afterAll(() => stack?.stop());
+const fleet = lendTo(
+  () => useKillableStack(),
+  (lent) => {
+    stack = lent;
+  },
+);
 
 /** Kills both gateways. Returns what waits until both are back. */
 function killGateways(): () => Promise<unknown> {

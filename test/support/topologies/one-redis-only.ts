@@ -10,7 +10,7 @@ export const ONE_REDIS_ONLY: Record<string, string> = {
   'test/bench/a-push-costs-few-commands.test.ts': 'counts the commands of one Redis',
   'test/end-to-end/redis-without-scripts-is-named-at-the-start.test.ts':
     "refuses scripts, by which the time of a cluster's servers is read",
-  'test/faults/killed-redis-loses-no-push.test.ts':
+  'test/faults/lost-redis-loses-no-push.test.ts':
     'kills the Redis of the stack, and replaces its folder',
   'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts':
     'kills the Redis of the stack, and reads its folder',

@@ -1,24 +1,33 @@
 import { randomUUID } from 'node:crypto';
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { decodePresence } from '../../packages/presence/src/keys.ts';
 import type { Redis } from '../../packages/presence/src/redis.ts';
-import { untilAllArrived } from '../support/faults/expect-complete.ts';
-import { countBatchStates, sendPush } from '../support/faults/pushes.ts';
+import { createDevicePool, type DevicePool, keepConnected } from '../support/faults/device-pool.ts';
+import { expectComplete, untilAllArrived } from '../support/faults/expect-complete.ts';
+import {
+  countBatchStates,
+  expectPartlyClosed,
+  type SentPush,
+  sendPush,
+  untilPartlyClosed,
+} from '../support/faults/pushes.ts';
 import { copyFiles } from '../support/faults/redis-server.ts';
 import { whileDead } from '../support/guarantees/crash-stack.ts';
 import { lendTo } from '../support/guarantees/lend-to.ts';
 import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
-import { openRedis } from '../support/redis.ts';
+import { emptyRedis, openRedis } from '../support/redis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 let stack: Stack;
 let mongo: TestMongo;
+let pool: DevicePool;
+let connections: ReturnType<typeof keepConnected>;
 let redis: Redis;
 const fleet = lendTo(
   () => useKillableStack(),
@@ -28,8 +37,49 @@ const fleet = lendTo(
 );
 beforeAll(async () => {
   redis = await openRedis(stack.dev);
+  pool = await createDevicePool(stack, mongo, { registered: 30_000, real: 20 });
+  connections = keepConnected(pool.devices);
 });
-afterAll(() => redis?.disconnect());
+afterEach(releaseReceipts);
+afterAll(async () => {
+  redis?.disconnect();
+  await connections?.stop();
+});
+
+/** Sends to all; a few devices delay their receipts and keep some batches open, on a fast machine too. */
+async function sendMidway(): Promise<SentPush> {
+  for (const device of pool.devices.slice(0, 6)) device.holdReceipts();
+  const push = await sendPush(stack, pool.tokens);
+  await untilPartlyClosed(mongo, push);
+  return push;
+}
+
+function releaseReceipts(): void {
+  for (const device of pool.devices) device.releaseReceipts();
+}
+
+test('emptied three times in the middle of one fan-out', async () => {
+  const push = await sendMidway();
+  for (let round = 0; round < 3; round += 1) {
+    const { closed } = await countBatchStates(mongo, push);
+    await emptyRedis(redis);
+    await expectPartlyClosed(mongo, push);
+    if (round === 2) releaseReceipts();
+    // Some more is done before it is emptied again, so that each time something else is lost.
+    await until(async () => (await countBatchStates(mongo, push)).closed > closed, { everyMs: 5 });
+  }
+  await expectComplete({ stack, mongo, pool }, push, 'Redis emptied three times');
+});
+
+test('emptied while no scheduler runs: the next one adds the lost jobs again', async () => {
+  const push = await sendMidway();
+  await whileDead(stack, ['scheduler'], async () => {
+    await emptyRedis(redis);
+    await expectPartlyClosed(mongo, push);
+  });
+  releaseReceipts();
+  await expectComplete({ stack, mongo, pool }, push, 'schedulers killed and Redis emptied');
+});
 
 const entryOf = ({ token }: MqttDevice) => `p:${token}`;
 
