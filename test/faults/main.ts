@@ -2,13 +2,13 @@
 //
 //   npm run faults
 //   npm run faults -- 5 24      only the faults of these numbers
-//   npm run faults -- --table   runs nothing: prints the tables of the plans in docs/guarantees.md
+//   npm run faults -- --table   runs nothing: prints the table of the plan in docs/guarantees.md
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { startProcess } from '../support/child-process.ts';
-import { formatFaultTable, formatGuaranteeTests } from '../support/faults/fault-table.ts';
+import { formatFaultTable } from '../support/faults/fault-table.ts';
 import { FAULT_PLAN } from './plan.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -29,7 +29,7 @@ const chosen = FAULT_PLAN.map((planned, index) => ({ ...planned, number: index +
   ({ number }) => positionals.length === 0 || positionals.includes(String(number)),
 );
 const results = new Map<string, Result>();
-if (values.table) printRows();
+if (values.table) process.stdout.write(`${formatFaultTable(ROOT).join('\n')}\n`);
 else await runChosen();
 
 async function runChosen(): Promise<void> {
@@ -41,12 +41,6 @@ async function runChosen(): Promise<void> {
   printTable();
   const hasFailed = [...results.values()].some(({ end }) => end === 'failed');
   process.exitCode = hasFailed || chosen.length === 0 ? 1 : 0;
-}
-
-/** Prints the rows of the faults, and the tests of each guarantee. */
-function printRows(): void {
-  const tests = formatGuaranteeTests(ROOT).map((cells) => `| ${cells.join(' | … | ')} |`);
-  process.stdout.write(`${[...tests, ...formatFaultTable(ROOT)].join('\n')}\n`);
 }
 
 /** Runs a test file, or a program. What a failed one has printed last is shown. */

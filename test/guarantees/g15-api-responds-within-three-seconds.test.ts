@@ -12,11 +12,12 @@ import {
   startStackBehindProxy,
 } from '../support/faults/stack-behind-proxy.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { createLagRecord } from '../support/observer-lag.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
-/** Guarantee G15, measured at the client, with a margin for the network and for a busy machine. */
-const RESPONSE_WITHIN_MS = 3_300;
+/** Guarantee G15. */
+const RESPONSE_WITHIN_MS = 3_000;
 /** Longer than an API key is remembered. */
 const BROKEN_MS = 9_000;
 const ROUND_EVERY_MS = 700;
@@ -43,25 +44,25 @@ afterAll(async () => {
 
 const sendRequest = () => requestEverything(fixture.stack, targets);
 
-/** Sends every kind of request continuously during an outage. Returns all responses. */
+/** Sends every kind of request continuously during an outage, and checks all responses. */
 async function requestDuringFault(): Promise<KindResponse[]> {
+  const lags = createLagRecord();
   const rounds: Promise<KindResponse[]>[] = [];
   const before = performance.now();
   while (performance.now() - before < BROKEN_MS) {
     rounds.push(sendRequest());
-    await sleep(ROUND_EVERY_MS);
+    await lags.measure(ROUND_EVERY_MS);
   }
-  return (await Promise.all(rounds)).flat();
-}
-
-function expectPromptAndCorrect(responses: readonly KindResponse[]): void {
+  const responses = (await lags.during(Promise.all(rounds))).flat();
   const longest = Math.max(...responses.map(({ tookMs }) => tookMs));
   process.stdout.write(`${responses.length} responses, the slowest in ${Math.round(longest)} ms\n`);
   const brief = ({ kind, status, text, tookMs }: KindResponse) => ({ kind, status, text, tookMs });
   const isFit = ({ status }: KindResponse) => status === 200 || status >= 500;
   expect(responses.filter((response) => !isFit(response)).map(brief)).toEqual([]);
-  expect(responses.filter(({ tookMs }) => tookMs > RESPONSE_WITHIN_MS).map(brief)).toEqual([]);
+  const withinMs = RESPONSE_WITHIN_MS + 3 * lags.maxMs();
+  expect(responses.filter(({ tookMs }) => tookMs > withinMs).map(brief)).toEqual([]);
   expect(responses.some(({ status }) => status >= 500)).toBe(true);
+  return responses;
 }
 
 /** Every push that got a 200 is there. */
@@ -98,7 +99,6 @@ test('a frozen mongod', async () => {
   const responses = await requestDuringFault().finally(() =>
     process.kill(fixture.mongodbPid(), 'SIGCONT'),
   );
-  expectPromptAndCorrect(responses);
   await untilHealthy();
   await expectStored(responses);
 });
@@ -108,7 +108,6 @@ test('stalled connections, while new ones work', async () => {
   expect(busy.flat().length).toBeGreaterThan(0);
   fixture.proxy.stall();
   const responses = await requestDuringFault();
-  expectPromptAndCorrect(responses);
   await untilHealthy();
   await expectStored(responses);
 });

@@ -1,22 +1,23 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { createDevicePool } from '../support/faults/device-pool.ts';
 import { sendPush } from '../support/faults/pushes.ts';
-import { createTenant } from '../support/guarantees/create-tenant.ts';
-import { createFleet, payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { payloadsOf } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
 import { pushWithIdempotencyKey } from '../support/guarantees/push-with-key.ts';
-import { untilNotPending } from '../support/guarantees/status.ts';
-import { openMongo } from '../support/mongo.ts';
+import { makeDue } from '../support/guarantees/schedule.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
-import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
 let stack: SharedStack;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await useSharedStack();
-});
-afterEach(() => fleet.disconnectAll());
+let mongo: TestMongo;
+const fleet = lendTo(
+  () => useSharedStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 
 /** A request's text with a payload of its own. */
 function bodyFor(to: string | readonly string[], fields: object = {}): string {
@@ -42,51 +43,6 @@ test('a repeat gets the response of the first request, and the device one push',
   await expectArrivals(device, 1);
 });
 
-test('twenty at once are one push', async () => {
-  const device = await fleet.online();
-  const key = randomUUID();
-  const body = bodyFor(device.token);
-  const all = Array.from({ length: 20 }, () => pushWithIdempotencyKey(stack.dev, key, body));
-  const responses = await Promise.all(all);
-  expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200]));
-  expect(new Set(responses.map(({ text }) => text)).size).toBe(1);
-  await expectArrivals(device, 1);
-});
-
-test('after the push has expired', async () => {
-  const { token } = await fleet.offline();
-  const key = randomUUID();
-  const body = bodyFor(token, { time_to_live: 1 });
-  const first = await pushWithIdempotencyKey(stack.dev, key, body);
-  await untilNotPending(stack, first.json);
-  const second = await pushWithIdempotencyKey(stack.dev, key, body);
-  expect({ status: second.status, text: second.text }).toEqual({ status: 200, text: first.text });
-  expect(await pendingPushesOf(stack, token)).toEqual([]);
-});
-
-test('after the push was deleted', async () => {
-  const { token } = await fleet.offline();
-  const key = randomUUID();
-  const body = bodyFor(token);
-  const first = await pushWithIdempotencyKey(stack.dev, key, body);
-  await stack.api('DELETE', `/pushes/${first.json.id}`);
-  const second = await pushWithIdempotencyKey(stack.dev, key, body);
-  expect({ status: second.status, text: second.text }).toEqual({ status: 200, text: first.text });
-  expect(await pendingPushesOf(stack, token)).toEqual([]);
-});
-
-test('after a scheduled push was due', async () => {
-  const device = await fleet.online();
-  const key = randomUUID();
-  const body = bodyFor(device.token, { schedule: Math.floor(Date.now() / 1_000) + 2 });
-  const first = await pushWithIdempotencyKey(stack.dev, key, body);
-  expect(first.status).toBe(200);
-  await device.waitFor(1);
-  const second = await pushWithIdempotencyKey(stack.dev, key, body);
-  expect({ status: second.status, text: second.text }).toEqual({ status: 200, text: first.text });
-  await expectArrivals(device, 1);
-});
-
 test('after the topic has lost its subscribers', async () => {
   const { token } = await fleet.offline();
   const topic = randomUUID();
@@ -99,6 +55,19 @@ test('after the topic has lost its subscribers', async () => {
   expect({ status: second.status, text: second.text }).toEqual({ status: 200, text: first.text });
 });
 
+test('after a scheduled push was due', async () => {
+  const device = await fleet.online();
+  const key = randomUUID();
+  const body = bodyFor(device.token, { schedule: Math.floor(Date.now() / 1_000) + 86_400 });
+  const first = await pushWithIdempotencyKey(stack.dev, key, body);
+  expect(first.status).toBe(200);
+  await makeDue(mongo, [first.json]);
+  await device.waitFor(1);
+  const second = await pushWithIdempotencyKey(stack.dev, key, body);
+  expect({ status: second.status, text: second.text }).toEqual({ status: 200, text: first.text });
+  await expectArrivals(device, 1);
+});
+
 test('another body under the same key is refused and sends nothing', async () => {
   const device = await fleet.online();
   const key = randomUUID();
@@ -108,22 +77,8 @@ test('another body under the same key is refused and sends nothing', async () =>
   await expectArrivals(device, 1);
 });
 
-test('the same key of another app is another request', async () => {
-  const device = await fleet.online();
-  const tenant = await createTenant(stack);
-  const { token } = await registerDevice(tenant.dev);
-  const key = randomUUID();
-  const mine = await pushWithIdempotencyKey(stack.dev, key, bodyFor(device.token));
-  const theirs = await pushWithIdempotencyKey(tenant.dev, key, bodyFor(token));
-  expect([mine.status, theirs.status]).toEqual([200, 200]);
-  expect(theirs.json.id).not.toBe(mine.json.id);
-  await expectArrivals(device, 1);
-});
-
 test('twenty at once to several batches are one push; a 5xx is repeated', async () => {
-  const mongo = await openMongo(stack.dev);
   const pool = await createDevicePool(stack, mongo, { registered: 1_500, real: 0 });
-  await mongo.close();
   const key = randomUUID();
   const body = bodyFor(pool.tokens);
   const all = Array.from({ length: 20 }, () => pushWithIdempotencyKey(stack.dev, key, body));

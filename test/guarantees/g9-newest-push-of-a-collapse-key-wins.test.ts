@@ -1,15 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { readClaim, untilClaimed } from '../support/guarantees/batch-claim.ts';
-import { createFleet, payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
-import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { lendTo } from '../support/guarantees/lend-to.ts';
+import { makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { untilPending } from '../support/guarantees/status.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -18,16 +20,12 @@ const NO_INITIAL_CLAIM_MS = 600;
 
 let stack: Stack;
 let mongo: TestMongo;
-const fleet = createFleet(() => stack.dev);
-beforeAll(async () => {
-  stack = await startStackWithoutLimits({ apis: 2, deliveryWorkers: 2 });
-  mongo = await openMongo(stack.dev);
-});
-afterEach(() => fleet.disconnectAll());
-afterAll(async () => {
-  await mongo?.close();
-  await stack?.stop();
-});
+const fleet = lendTo(
+  () => useKillableStack(),
+  (...lent) => {
+    [stack, mongo] = lent;
+  },
+);
 
 /** Waits until a push is pending for no device, in a batch or in an inbox. */
 async function untilNothingPending(push: SentPush): Promise<void> {
@@ -35,13 +33,13 @@ async function untilNothingPending(push: SentPush): Promise<void> {
     const { pending = 0, inbox = 0 } = (await pushStatusOf(mongo, push)).outcomes;
     return pending + inbox === 0;
   };
-  await until(isOver, { timeoutMs: 30_000, everyMs: 100, what: `push ${push.id} over` });
+  await until(isOver, { everyMs: 100, what: `push ${push.id} over` });
 }
 
 /** Sends one more push, without a key, and waits for it: everything in flight has arrived before it. */
 async function sendLast(device: MqttDevice): Promise<SentPush> {
   const last = await sendPush(stack, device.token);
-  await until(() => payloadsOf(device).includes(last.payload), { timeoutMs: 20_000 });
+  await until(() => payloadsOf(device).includes(last.payload));
   return last;
 }
 
@@ -61,17 +59,6 @@ test('an offline device gets only the newest', async () => {
   const expected = [newest, other, last].map(({ payload }) => payload);
   expect(payloadsOf(device)).toEqual(expected);
   for (const older of pushes.slice(0, 4)) await untilOutcomes(mongo, older, { superseded: 1 });
-});
-
-test('a key is separate for each device, and for each app', async () => {
-  const [one, two] = await fleet.createMany(2, 'offline');
-  const fields = { collapse_key: 'shared' };
-  const both = await sendPush(stack, [one?.token ?? '', two?.token ?? ''], fields);
-  await untilPending(stack, both, [one?.token ?? '', two?.token ?? '']);
-  const newer = await sendPush(stack, one?.token ?? '', fields);
-  await untilPending(stack, newer, [one?.token ?? '']);
-  await untilPending(stack, both, [two?.token ?? '']);
-  await untilOutcomes(mongo, both, { inbox: 1, superseded: 1 });
 });
 
 test('100 pushes by 8 senders at once end with the newest, and none arrives after a newer one', async () => {
@@ -162,9 +149,10 @@ test('a late receipt of the older push leaves the newer one in the inbox', async
 test('the age of a scheduled push counts from its due time', async () => {
   const device = await fleet.online();
   const collapse_key = 'scheduled';
-  const schedule = Math.floor(Date.now() / 1_000) + 2;
-  const scheduled = await sendPush(stack, device.token, { collapse_key, schedule });
+  const scheduled = await sendTomorrow(stack, device.token, { collapse_key });
   const earlier = await sendPush(stack, device.token, { collapse_key });
+  await device.waitFor(1);
+  await makeDue(mongo, [scheduled]);
   await device.waitFor(2);
   expect(payloadsOf(device)).toEqual([earlier.payload, scheduled.payload]);
 });

@@ -16,7 +16,7 @@ export const SETTLED_MS = 60_000;
  * and expects that all have ended and the sum is what was accepted (guarantees G1, G3, G4).
  */
 export async function expectComplete(
-  { stack, mongo, pool }: Fixture,
+  { stack, mongo, pool }: Omit<Fixture, 'close'>,
   push: SentPush,
   label = 'fault',
 ): Promise<void> {

@@ -1,5 +1,4 @@
 import { FAULT_PLAN, type PlannedFault } from '../../faults/plan.ts';
-import { GUARANTEE_TESTS } from '../../guarantees/plan.ts';
 import { filesOf, readTiers } from '../jest/tiers.ts';
 
 /** Tiers that `npm test` leaves out; their files are marked. */
@@ -17,14 +16,8 @@ export function formatFaultTable(root: string): string[] {
   return FAULT_PLAN.map(formatRow);
 }
 
-/** Returns the tests of each guarantee as docs/guarantees.md has them behind its text. */
-export function formatGuaranteeTests(root: string): [guarantee: string, tests: string][] {
-  const listFiles = createFileList(root);
-  return Object.entries(GUARANTEE_TESTS).map(([guarantee, files]) => [guarantee, listFiles(files)]);
-}
-
 /** Creates the function that lists files, each with the mark of its tier. */
-function createFileList(root: string): (files: readonly string[]) => string {
+export function createFileList(root: string): (files: readonly string[]) => string {
   const tiers = readTiers(root).filter(({ name }) => MARKED_TIERS.includes(name));
   const describeFile = (file: string): string => {
     if (!file.endsWith('.test.ts')) return `\`${file}\``;

@@ -16,12 +16,13 @@ export interface Fixture {
  *
  * @param size.real how many of the registered devices are connected
  */
-export async function openFixture(
-  size: { registered: number; real: number },
-  options: StackOptions = {},
-): Promise<Fixture> {
+export async function openFixture(size: PoolSize, options: StackOptions = {}): Promise<Fixture> {
   const env = { CARILLON_ADDRESS_LIMITS: 'off', ...options.env };
-  const stack = await startStack({ ...options, env });
+  return openFixtureOn(await startStack({ ...options, env }), size);
+}
+
+/** Creates the pool on a stack, which is stopped or given back with it. */
+export async function openFixtureOn(stack: Stack, size: PoolSize): Promise<Fixture> {
   const mongo = await openMongo(stack.dev);
   try {
     const pool = await createDevicePool(stack, mongo, size);
@@ -37,4 +38,9 @@ export async function openFixture(
     await stack.stop();
     throw error;
   }
+}
+
+interface PoolSize {
+  registered: number;
+  real: number;
 }

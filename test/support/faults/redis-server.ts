@@ -103,7 +103,7 @@ export async function createRedisServer({
  * Copies the folder of a running server. While it rewrites its log, the files come and go, and a copy may have the list of one
  * moment and the files of another: the server would not start with it. Such a copy is made again.
  */
-async function copyFiles(from: string, to: string): Promise<void> {
+export async function copyFiles(from: string, to: string): Promise<void> {
   const list = async () => (await readdir(from, { recursive: true })).sort().join('\n');
   const isCopied = async () => {
     await rm(to, { recursive: true, force: true });

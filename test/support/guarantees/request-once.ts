@@ -20,24 +20,22 @@ export interface RequestOptions {
 export function requestOnce({
   method,
   url,
-  headers = {},
+  headers,
   body,
 }: RequestOptions): Promise<PlainResponse> {
   const startedAt = performance.now();
   return new Promise((resolve) => {
-    const settle = (result: Omit<PlainResponse, 'tookMs'>) =>
-      resolve({ ...result, tookMs: performance.now() - startedAt });
-    const fail = () => settle({ status: 0, text: '', retryAfter: undefined });
+    const settle = (status: number, text: string, retryAfter?: string) =>
+      resolve({ status, text, retryAfter, tookMs: performance.now() - startedAt });
+    const fail = () => settle(0, '');
     const json = body === undefined ? {} : { 'content-type': 'application/json' };
     const clientRequest = request(url, { method, agent: false, headers: { ...json, ...headers } });
     clientRequest.on('error', fail).on('response', (response) => {
-      let text = '';
-      response.setEncoding('utf8').on('data', (chunk: string) => {
-        text += chunk;
-      });
-      response.on('error', fail).on('end', () => {
-        const { statusCode = 0, headers: responseHeaders } = response;
-        settle({ status: statusCode, text, retryAfter: responseHeaders['retry-after'] });
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk)).on('error', fail);
+      response.on('end', () => {
+        const { statusCode = 0, headers: received } = response;
+        settle(statusCode, Buffer.concat(chunks).toString(), received['retry-after']);
       });
     });
     clientRequest.end(body);

@@ -8,6 +8,12 @@ export interface FrozenProcess {
   index?: number;
 }
 
+/** Every process of a service that has two, as on the stacks that files share. */
+export const bothOf = (service: string): FrozenProcess[] => [
+  { service, index: 0 },
+  { service, index: 1 },
+];
+
 /**
  * Freezes processes (SIGSTOP) during a task, and resumes them after it, also if it fails.
  * A frozen process keeps its connections and claims, and does nothing.

@@ -23,8 +23,6 @@ const FAST = [
   'test/soak/read-ends.test.ts',
 ];
 
-
-export const FIRST = ['packages/store/test/a-lost-connection-is-never-reported-as-success.test.ts'];
 /** Tests that take long because their fault does: kills again and again, outages, large pushes. */
 const LONG = [
   'test/faults/cut-mongodb-connection-makes-no-second-push.test.ts',
@@ -68,12 +66,13 @@ const LONG_SIDE_BY_SIDE = [
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
   'test/attacks/floods-of-bodies-and-keys-are-rejected.test.ts',
   'test/attacks/slow-requests-of-a-tenant-close-no-registration.test.ts',
-  'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
+  'test/guarantees/g12-counters-become-exact.test.ts',
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
   'test/providers/expired-tokens-and-changed-credentials.test.ts',
   'test/providers/options-reach-the-device-at-500-a-second.test.ts',
   'test/providers/queues-are-split-between-workers.test.ts',
   'test/providers/sealing-key-rotates-as-documented.test.ts',
+  'test/soak/half-a-minute-of-faults-breaks-no-guarantee.test.ts',
 ];
 
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
@@ -104,21 +103,11 @@ const WAITING_SIDE_BY_SIDE = [
   'test/operators/outage-restarts-nothing.test.ts',
 ];
 
-/** Tests of a whole stack that check texts and states, and no time that another stack could stretch. */
-const STACK_SIDE_BY_SIDE = [
-  // These start no stack, but take too long for `fast`.
+/** These start no stack, but take too long for `fast`. */
+const SLOW_PARTS = [
   'services/delivery-worker/test/connection-failures-lose-no-push.test.ts',
   'services/delivery-worker/test/fan-out/a-fan-out-reaches-each-subscriber-once.test.ts',
   'services/delivery-worker/test/failed-pushes-are-redriven-once.test.ts',
-  'test/attacks/secrets-stay-where-they-belong.test.ts',
-  'test/faults/emptied-redis-loses-no-push.test.ts',
-  'test/faults/lost-presence-entry-loses-no-push.test.ts',
-  'test/fuzz/random-input-does-no-harm.test.ts',
-  'test/guarantees/g10-push-status-and-device-info-agree.test.ts',
-  'test/guarantees/g10-push-status-lists-pending-devices.test.ts',
-  'test/guarantees/g9-newest-push-of-a-collapse-key-wins.test.ts',
-  'test/guarantees/replaced-device-ends-as-gone.test.ts',
-  'test/official-clients/outage-does-not-change-device-tokens.test.ts',
 ];
 
 const OF_PARTS = [
@@ -142,11 +131,11 @@ const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.te
 export function readTiers(root: string): Tier[] {
   const find = (...patterns: string[]) =>
     globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
-  const notBeside = new Set([...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
+  const notFast = new Set([...LONG_SIDE_BY_SIDE, ...SLOW_PARTS]);
   const others: Tier[] = [
     {
       name: 'fast',
-      sideBySide: [...find(...OF_PARTS), ...FAST].filter((path) => !notBeside.has(path)),
+      sideBySide: [...find(...OF_PARTS), ...FAST].filter((path) => !notFast.has(path)),
       oneByOne: [],
     },
     { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
@@ -162,11 +151,10 @@ export function readTiers(root: string): Tier[] {
     },
     { name: 'rolling', sideBySide: [], oneByOne: ROLLING },
   ];
-  const named = new Set([...others.flatMap(filesOf), ...STACK_SIDE_BY_SIDE]);
+  const named = new Set([...others.flatMap(filesOf), ...SLOW_PARTS]);
   const ofStack = find('test/**/*.test.ts').filter((path) => !named.has(path));
-  const sideBySide = [...STACK_SIDE_BY_SIDE, ...STACK_OF_PARTS, ...ofStack];
+  const sideBySide = [...SLOW_PARTS, ...ofStack];
   return [...others, { name: 'stack', sideBySide, oneByOne: [] }];
-  const oneByOne = ofStack.filter((path) => !sharing.includes(path));
 }
 
 /** All files of a tier. */

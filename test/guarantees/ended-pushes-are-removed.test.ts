@@ -2,8 +2,11 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { newPushId } from '../../packages/core/src/ids.ts';
 import { createBatchDocument } from '../../packages/store/src/create-batches.ts';
 import type { BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
+import { untilOutcomes } from '../support/faults/pushes.ts';
+import { expireNow, makeDue, sendTomorrow } from '../support/guarantees/schedule.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { openStore, type TestStore } from '../support/open-store.ts';
+import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
@@ -83,6 +86,46 @@ test('batches without their push are removed, whether they wait or are due, and 
     batch(livePush._id, 'waiting'),
   ]);
   const left = () => batches.distinct('push', { push: { $in: [waiting, ready, livePush._id] } });
-  await until(async () => (await left()).length === 1, { timeoutMs: 20_000 });
+  await until(async () => (await left()).length === 1);
   expect(await left()).toEqual([livePush._id]);
+});
+
+/** Every document that a push has, by collection. */
+async function countDocumentsOf(push: string): Promise<number[]> {
+  const { db } = liveMongo;
+  return Promise.all([
+    db.collection<{ _id: string }>('pushes').countDocuments({ _id: push }),
+    db.collection('batches').countDocuments({ push }),
+    db.collection('inbox').countDocuments({ push }),
+  ]);
+}
+
+test('an expired push is kept for its outcomes, and then removed with all its documents', async () => {
+  const devices = [await registerDevice(stack.dev), await registerDevice(stack.dev, 'android')];
+  const tokens = devices.map(({ token }) => token);
+  await stack.api('POST', '/topics/subscribe', { token: tokens[0], topics: ['all'] });
+  // A schedule and a topic make batches, whatever their size.
+  const push = await sendTomorrow(stack, ['/topics/all', tokens[1] ?? '']);
+  await makeDue(liveMongo, [push]);
+  await untilOutcomes(liveMongo, push, { inbox: 2 });
+  await expireNow(liveMongo, push);
+  const livePushes = liveMongo.db.collection<PushDocument>('pushes');
+  const isOver = async () => (await livePushes.findOne({ _id: push.id }))?.purgeAt !== undefined;
+  await until(isOver);
+  await until(async () => (await countDocumentsOf(push.id))[2] === 0);
+  expect((await countDocumentsOf(push.id)).slice(0, 2)).toEqual([1, expect.any(Number)]);
+  // Two days later.
+  await livePushes.updateOne({ _id: push.id }, { $set: { purgeAt: new Date() } });
+  await until(async () => (await countDocumentsOf(push.id)).every((n) => n === 0));
+});
+
+test('thousands of pushes that are due at once are removed', async () => {
+  const livePushes = liveMongo.db.collection<{ _id: string; state: string; purgeAt: Date }>(
+    'pushes',
+  );
+  const mayGo = { state: 'finished', purgeAt: new Date() };
+  const ids = Array.from({ length: 5_000 }, (_, n) => `f${n.toString().padStart(23, '0')}`);
+  await livePushes.insertMany(ids.map((_id) => ({ _id, ...mayGo })));
+  const left = () => livePushes.countDocuments({ _id: { $in: ids } });
+  await until(async () => (await left()) === 0, { everyMs: 200 });
 });
