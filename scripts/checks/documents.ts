@@ -98,14 +98,21 @@ function checkGuarantees(root: string): string[] {
   const guarantees = [...page.matchAll(/^\| (G\d+) \| .* \| (.*) \|$/gm)];
   const rows = [...guarantees, ...page.matchAll(/^\| (\d+) \| .* \| (.*) \|$/gm)];
   return [
-    ...compare('the guarantees', guarantees.map(([, name = '']) => name), GUARANTEES),
+    ...compare(
+      'the guarantees',
+      guarantees.map(([, name = '']) => name),
+      GUARANTEES,
+    ),
     ...guarantees
       .filter(([, , tests = '']) => !/test\.ts`(?! \*)/.test(tests))
       .map(([, name]) => `npm test has no test of ${name}`),
     ...rows.flatMap(([, name, tests = '']) => {
       const files = [...tests.matchAll(/`([^`]+\.ts)`/g)].map(([, file = '']) => file);
       const isRight = files.length === 0 || tests === listFiles(files);
-      return demand(isRight && tests !== '', `docs/guarantees.md, ${name}: not ${listFiles(files)}`);
+      return demand(
+        isRight && tests !== '',
+        `docs/guarantees.md, ${name}: not ${listFiles(files)}`,
+      );
     }),
   ];
 }

@@ -152,6 +152,6 @@ export async function expectPartlyClosed(mongo: TestMongo, push: { id: string })
 }
 
 /** Checks whether both open and closed batches exist. */
-export function isPartlyClosed({ waiting, ready, closed }: BatchStates): boolean {
+function isPartlyClosed({ waiting, ready, closed }: BatchStates): boolean {
   return closed > 0 && waiting + ready > 0;
 }
