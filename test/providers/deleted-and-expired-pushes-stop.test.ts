@@ -34,7 +34,8 @@ afterAll(() => fixture?.close());
 
 /** Waits until a provider has got something of a push. */
 async function untilSending({ id }: Sent): Promise<void> {
-  await until(async () => (await fixture.sandbox.received(id)).length > 0);
+  const isReceived = async () => (await fixture.sandbox.received(id)).length > 0;
+  await until(isReceived, { timeoutMs: 60_000 });
 }
 
 /** Sends one more push to each of these devices, and waits until a provider has got it, after everything in flight. */

@@ -41,7 +41,8 @@ let androids: ProviderDevicePool;
 let browsers: ProviderDevicePool;
 let otherDevices: ProviderDevicePool;
 beforeAll(async () => {
-  [fixture, second] = await Promise.all([openProviderFixture(), startOwnSandbox()]);
+  second = await startOwnSandbox();
+  fixture = await openProviderFixture();
   [tenant, other] = [await fixture.tenant(), await fixture.tenant()];
   await fixture.saveCredential(
     { app: other.app, channel: 'apns' },
