@@ -4,6 +4,9 @@ import { startProcess } from '../../../test/support/child-process.ts';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 
+const STOPPING = fileURLToPath(new URL('stopping-worker.ts', import.meta.url));
+const LATE_JOB = fileURLToPath(new URL('late-job-worker.ts', import.meta.url));
+
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let workers: ReturnType<typeof startProcess>[] = [];
 beforeEach(async () => {
@@ -18,9 +21,8 @@ afterEach(async () => {
 });
 
 /** Starts a worker as a process: BullMQ keeps timers. */
-function startWorker(program: 'stopping' | 'late-job') {
-  const path = fileURLToPath(new URL(`${program}-worker.ts`, import.meta.url));
-  const worker = startProcess(process.execPath, [path, redis.url]);
+function startWorker(program: string) {
+  const worker = startProcess(process.execPath, [program, redis.url]);
   workers = [...workers, worker];
   const untilBegun = () => until(() => worker.output().includes('begun'), { timeoutMs: 60_000 });
   return { ...worker, untilBegun };
@@ -29,7 +31,7 @@ function startWorker(program: 'stopping' | 'late-job') {
 test.each(['there', 'killed', 'frozen'])(
   'a stop waits for the job in progress, and no longer for Redis, which is %s',
   async (state) => {
-    const worker = startWorker('stopping');
+    const worker = startWorker(STOPPING);
     await worker.untilBegun();
     if (state === 'killed') await redis.stop();
     if (state === 'frozen') process.kill(redis.pid, 'SIGSTOP');
@@ -40,18 +42,18 @@ test.each(['there', 'killed', 'frozen'])(
 );
 
 test('a stop waits for a job that Redis was sending', async () => {
-  const worker = startWorker('late-job');
+  const worker = startWorker(LATE_JOB);
   expect(await worker.exited).toBe(0);
   expect(worker.output()).toBe('first begun\nsecond begun\nsecond done\nstopped\n');
 });
 
 test('another worker gets the job that a killed one had begun', async () => {
-  const killed = startWorker('stopping');
+  const killed = startWorker(STOPPING);
   await killed.untilBegun();
   killed.kill('SIGKILL');
   await killed.exited;
   // It adds the same job, which Redis still has.
-  const next = startWorker('stopping');
+  const next = startWorker(STOPPING);
   await next.untilBegun();
   expect([killed.output(), next.output()]).toEqual(['begun\n', 'begun\n']);
 });

@@ -53,12 +53,8 @@ async function readPages(
   const recipients: ReportedRecipient[] = [];
   let from: RecipientCursor | undefined = FIRST_RECIPIENT;
   while (from !== undefined) {
-    const page = await store.recipients.readPage(
-      await findReported(store, push),
-      from,
-      limit,
-      outcome,
-    );
+    const found = await findReported(store, push);
+    const page = await store.recipients.readPage(found, from, limit, outcome);
     expect(page.recipients.length).toBeLessThanOrEqual(limit);
     recipients.push(...page.recipients);
     from = page.next;
@@ -70,14 +66,11 @@ async function readPages(
 async function readPagedOutcomes(push: TestPush): Promise<Record<string, string>> {
   const recipients = await readPages(push, 3);
   expect(recipients.map(({ token }) => token).sort()).toEqual(push.tokens);
-  const {
-    outcomes,
-    recipients: count,
-    channels,
-  } = await store.pushOutcomes.summarize(await findReported(store, push));
+  const found = await findReported(store, push);
+  const { outcomes, ...summary } = await store.pushOutcomes.summarize(found);
   expect(countOutcomes(recipients.map(({ outcome }) => outcome))).toEqual(outcomes);
-  expect(count).toBe(push.tokens.length);
-  for (const [channel, counts] of Object.entries(channels)) {
+  expect(summary.recipients).toBe(push.tokens.length);
+  for (const [channel, counts] of Object.entries(summary.channels)) {
     const own = recipients.filter((recipient) => recipient.channel === channel);
     expect(countOutcomes(own.map(({ outcome }) => outcome))).toEqual(counts);
   }
@@ -86,9 +79,7 @@ async function readPagedOutcomes(push: TestPush): Promise<Record<string, string>
       recipients.filter((recipient) => recipient.outcome === outcome),
     );
   for (const recipient of recipients)
-    expect(
-      await store.recipients.findOne(await findReported(store, push), recipient.token),
-    ).toMatchObject(recipient);
+    expect(await store.recipients.findOne(found, recipient.token)).toMatchObject(recipient);
   return Object.fromEntries(recipients.map(({ token, outcome }) => [token, outcome]));
 }
 
@@ -105,7 +96,7 @@ async function expireAndComplete(push: TestPush): Promise<void> {
 /** Sends a newer push of the collapse key to some devices of a push. */
 async function supersede(push: TestPush, ...tokens: string[]): Promise<TestPush> {
   const newer = await insertPush(database, tokens, { collapse: push.collapse ?? '' });
-  await deliver(store, newer, Object.fromEntries(tokens.map((token) => [token, OUTCOMES.inbox])));
+  await deliverToInboxes(store, newer);
   return newer;
 }
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, jest } from '@jest/globals';
+import { afterAll, beforeAll } from '@jest/globals';
 import { startCuttingProxy } from '../../../test/support/cutting-proxy.ts';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import type { StoreUnderTest } from './store-under-test.ts';
@@ -25,8 +25,6 @@ export interface Crossing<T> {
  *   when it has ended; returns how many crossings there were
  */
 export function useCrossings(under: StoreUnderTest) {
-  // A test repeats its calls dozens of times.
-  jest.setTimeout(START_TIMEOUT_MS);
   const pairs: Pair[] = [];
   beforeAll(async () => {
     for (let n = 0; n < PAIRS; n += 1) pairs.push(await startPair(under));
