@@ -345,12 +345,12 @@ describe('devices that do not read', () => {
     const device = createMqttDevice({ url, token, auth: createDeviceAuth(AUTH_KEYS, token) });
     devices.push(device);
     await device.connect();
-    await bench.untilAcknowledged(await bench.createPush(token, { data: SMALL }), token, 5_000);
+    await bench.untilAcknowledged(await bench.createPush(token, { data: SMALL }), token);
     return device;
   }
 
   async function dispatchTo(token: string, data = SMALL): Promise<string | undefined> {
-    return bench.dispatch(await bench.createPush(token, { data }), token, 5_000);
+    return bench.dispatch(await bench.createPush(token, { data }), token);
   }
 
   /** Connects devices that read their CONNACK and nothing after it. */
