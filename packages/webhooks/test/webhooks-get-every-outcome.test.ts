@@ -1,4 +1,5 @@
 import { splitTokens } from '@carillon/core/batch';
+import { newObjectId as newWebhook } from '@carillon/core/ids';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { processCounts } from '@carillon/core/process-counts';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
@@ -23,23 +24,16 @@ import {
   type ReportProgress,
   unreportedRecipients,
 } from '../src/outbox.ts';
-import { APP } from './webhook-under-test.ts';
+import { APP, skipDelays } from './webhook-under-test.ts';
 
 const LEASE_MS = 60_000;
 const LIMITS = { pushes: 10, recipients: 10 };
 
 let database: StoreUnderTest;
-let webhooks = 0;
 beforeAll(async () => {
   database = await startStore();
 });
 afterAll(() => database?.stop());
-
-/** Returns the id of a webhook that no other test uses. */
-function newWebhook(): string {
-  webhooks += 1;
-  return `webhook${webhooks}`;
-}
 
 /** Builds the entries of a push that is reported to webhooks. */
 const entriesOf = (...ids: string[]) => ids.map((w) => ({ w, r: true as const, v: 0 }));
@@ -196,10 +190,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
         latenciesMs: new Uint32Array(n),
       });
       if (order === 'before') await record(reports);
-      const holders = shape === 'in the push' ? database.pushes : database.batches;
-      const at = new Date(Date.now() - 1_000);
-      const waiting = { _id: id, 'notify.at': { $exists: true } };
-      await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
+      await skipDelays(database, webhook._id);
       const tokens = splitTokens(claimed.work.tokens);
       expect(await drain(webhook._id)).toEqual(all(tokens, 'delivered'));
     },
@@ -229,9 +220,7 @@ test('work that waits for a retry is not claimed early, also when there is more 
   await acknowledge(database, push, push.tokens[0] ?? '');
   expect(await drain(webhook)).toEqual([]);
   expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
-  const past = new Date(Date.now() - 1_000);
-  const times = { 'notify.0.at': past, 'notify.0.until': past };
-  await database.pushes.updateOne({ _id: push.id }, { $set: times });
+  await skipDelays(database, webhook);
   expect(await drain(webhook)).toEqual([`${push.tokens[0]} delivered`]);
 });
 

@@ -58,7 +58,7 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     return gateway;
   }
 
-  async function dispatch(push: TestPush, token: string, deadlineMs = 500) {
+  async function dispatch(push: TestPush, token: string, deadlineMs = 5_000) {
     const deadline = performance.now() + deadlineMs;
     const beforeSend = async () => ({ deadline, includes: () => true });
     const plan = { app: 'app', mayWait: true, beforeSend };
@@ -87,9 +87,9 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     /** Dispatches a push to the device's gateway; returns the delivery result. */
     dispatch,
     /** Dispatches a push until its device, which connects, has acknowledged it. It has no inbox row to wait for. */
-    async untilAcknowledged(push: TestPush, token: string, deadlineMs?: number): Promise<void> {
+    async untilAcknowledged(push: TestPush, token: string): Promise<void> {
       const live: TestPush = { ...push, hasNoRow: true };
-      await until(async () => (await dispatch(live, token, deadlineMs)) === 'acknowledged');
+      await until(async () => (await dispatch(live, token)) === 'acknowledged');
     },
     /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
     async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {

@@ -186,9 +186,9 @@ describe('a live delivery', () => {
     const device = await liveDevice();
     const results = await fillWindow(device);
     const last = await bench.createPush(device.token);
-    expect(await bench.dispatch(last, device.token, 300)).toBe('backpressure');
+    expect(await bench.dispatch(last, device.token)).toBe('backpressure');
     await enqueueInboxRow(bench, device.token, last);
-    expect(await bench.dispatch(await bench.createPush(device.token), device.token, 300)).toBe(
+    expect(await bench.dispatch(await bench.createPush(device.token), device.token)).toBe(
       'syncing',
     );
     device.releaseReceipts();
@@ -201,10 +201,10 @@ describe('a live delivery', () => {
     const device = await liveDevice();
     const results = await fillWindow(device);
     const last: TestPush = { ...(await bench.createPush(device.token)), hasNoRow: true };
-    expect(await bench.dispatch(last, device.token, 300)).toBe('backpressure');
+    expect(await bench.dispatch(last, device.token)).toBe('backpressure');
     device.releaseReceipts();
     await Promise.all(results);
-    expect(await bench.dispatch(last, device.token, 300)).toBe('acknowledged');
+    expect(await bench.dispatch(last, device.token)).toBe('acknowledged');
     await device.disconnect();
   });
 
@@ -224,7 +224,7 @@ async function fillWindow(device: MqttDevice): Promise<Promise<string | undefine
   device.holdReceipts();
   const results: Promise<string | undefined>[] = [];
   for (let n = 0; n < 16; n += 1) {
-    results.push(bench.dispatch(await bench.createPush(device.token), device.token, 300));
+    results.push(bench.dispatch(await bench.createPush(device.token), device.token));
   }
   await device.waitFor(16);
   return results;
