@@ -97,7 +97,7 @@ test('with a session, 700 unfinished bodies of one operator', async () => {
   // What arrives at once waits in each connection, besides the memory for bodies.
   await until(() => measureHeldBytes() - before < 100 * MB);
   await logInAndSave();
-});
+}, 300_000);
 
 test('a body of an open route has at most 2 KB', async () => {
   const login = (password: string) =>
