@@ -1,6 +1,8 @@
 import type { Browser, Page } from 'puppeteer-core';
 
 const PASSWORD = 'correct horse battery staple';
+/** Ends a wait that would hang. */
+const GUARD_MS = 50_000;
 const WINDOW = { width: 1_280, height: 800 };
 
 /** Opens a page that shares no cookies with others. */
@@ -21,10 +23,10 @@ export async function click(page: Page, name: string, role = 'button'): Promise<
   await page.locator(`::-p-aria([name="${name}"][role="${role}"])`).click();
 }
 
-/** Waits until a page shows a text. @throws with the page's text when it does not within 20 s */
+/** Waits until a page shows a text. @throws with the page's text if it never does */
 export async function waitForText(page: Page, text: string): Promise<void> {
   const shown = `document.body.innerText.includes(${JSON.stringify(text)})`;
-  await page.waitForFunction(shown, { timeout: 20_000 }).catch(async (cause) => {
+  await page.waitForFunction(shown, { timeout: GUARD_MS }).catch(async (cause) => {
     const found = `${page.url()}:\n${await readText(page)}`;
     throw new Error(`no "${text}" at ${found}`, { cause });
   });
@@ -32,7 +34,7 @@ export async function waitForText(page: Page, text: string): Promise<void> {
 
 /** Waits until the page of a push shows these recipients by outcome, such as `Delivered 1`. */
 export async function waitForOutcomes(page: Page, outcomes: string): Promise<void> {
-  await page.waitForSelector(`[role=img][aria-label="${outcomes}"]`, { timeout: 20_000 });
+  await page.waitForSelector(`[role=img][aria-label="${outcomes}"]`, { timeout: GUARD_MS });
 }
 
 /** Returns the text that a page shows. */
@@ -42,7 +44,7 @@ export async function readText(page: Page): Promise<string> {
 
 /** Waits until a page has its heading, and all data that it requested. */
 export async function waitUntilSettled(page: Page): Promise<void> {
-  await page.waitForFunction(SETTLED, { timeout: 20_000 });
+  await page.waitForFunction(SETTLED, { timeout: GUARD_MS });
 }
 
 /** Redeems a one-time link in its page. Ends on the overview. */
