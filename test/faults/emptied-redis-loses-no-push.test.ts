@@ -19,7 +19,7 @@ let redis: Redis;
 beforeAll(async () => {
   fixture = await openFixture(POOL_SIZE);
   redis = await openRedis(fixture.stack.dev);
-});
+}, 180_000);
 afterAll(async () => {
   redis?.disconnect();
   await fixture?.close();

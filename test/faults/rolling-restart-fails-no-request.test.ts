@@ -12,7 +12,7 @@ let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { apis: 2 });
   await removeRateLimit(fixture.stack);
-});
+}, 180_000);
 afterAll(() => fixture?.close());
 
 test('each service in turn is stopped and restarted, and every push is accepted and arrives', async () => {
