@@ -19,7 +19,7 @@ const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to respond again' }
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture(POOL_SIZE);
-});
+}, 180_000);
 afterAll(() => fixture?.close());
 
 test('with mongod killed in the middle of accepting, every push that got its 200 is whole', async () => {

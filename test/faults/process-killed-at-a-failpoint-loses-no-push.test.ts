@@ -70,14 +70,8 @@ describe('a delivery-worker that is killed', () => {
   );
 
   test.each<string>([
-    'claim:kill#1',
-    'deliver:kill#1',
-    'dispatch:kill#1',
-    'dispatched:kill#1',
-    'rows:kill#1',
-    'rows-written:kill#1',
-    'settle:kill#1',
-    'settled:kill#1',
+    ...['claim:kill#1', 'deliver:kill#1', 'dispatch:kill#1', 'dispatched:kill#1'],
+    ...['rows:kill#1', 'rows-written:kill#1', 'settle:kill#1', 'settled:kill#1'],
   ])(
     'at %s: connected devices have the push once, the others have one row',
     async (failpoints) => {

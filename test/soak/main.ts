@@ -100,18 +100,20 @@ function printReport(base: string, history: History): number {
 function summarize(base: string, history: History) {
   const violations = check(history);
   const tries = history.pushes.flatMap((push) => push.tries);
+  const startedAtMs = history.pushes.flatMap((push) => push.tries[0]?.startedAtMs ?? []);
   const accepted = history.pushes.filter((push) => push.tries.some(({ end }) => end === 'ok'));
   return {
     run: basename(base),
     seed: history.seed,
-    minutes: Math.round(measureLoadMs(history) / 60_000),
+    minutes: Math.round(((startedAtMs.at(-1) ?? 0) - (startedAtMs[0] ?? 0)) / 60_000),
     pushes: history.pushes.length,
     accepted: accepted.length,
     unknownTries: tries.filter(({ end }) => end === 'unknown').length,
     unknownPushes: countUnknown(history),
     recipients: accepted.reduce((sum, { audience }) => sum + audience.length, 0),
     ends: sumEnds(history),
-    gone: countGone(history),
+    /** Devices that became gone, and the pushes to them that their providers have refused. */
+    gone: { devices: history.gone.length, refusedByProvider: history.refusals.length },
     lost: violations.filter(({ invariant }) => invariant === 'nothing is lost').length,
     duplicates: countDuplicates(history),
     duplicatesWithoutBreak: countRepeats(history),
@@ -139,21 +141,6 @@ function countUnknown({ pushes, arrivals }: History) {
     stored: unknown.filter(({ stored = [] }) => stored.length > 0).length,
     arrived: unknown.filter(({ mark }) => arrived.has(mark)).length,
   };
-}
-
-/** Counts the devices that became gone, by channel, and the pushes to them that their providers have refused. */
-function countGone({ gone, refusals }: History) {
-  const devices = Map.groupBy(gone, ({ channel }) => channel);
-  return {
-    devices: Object.fromEntries([...devices].map(([channel, all]) => [channel, all.length])),
-    refusedByProvider: refusals.length,
-  };
-}
-
-/** Measures the time from the first request to send to the last push's first. */
-function measureLoadMs({ pushes }: History): number {
-  const startedAt = pushes.flatMap(({ tries }) => tries[0]?.startedAtMs ?? []);
-  return (startedAt.at(-1) ?? 0) - (startedAt[0] ?? 0);
 }
 
 function sumEnds({ ends }: History): Record<string, number> {

@@ -90,12 +90,12 @@ async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promi
   const isWhole = (push: SteadyPush) => arrivalsOf(push).every((n) => n > 0);
   await until(() => accepted.every(isWhole), { ...SETTLED, what: 'all accepted pushes' });
   const stored = await listStored(fixture.mongo, sent);
-  expect(accepted.filter(({ payload }) => !stored.has(payload))).toEqual([]);
-  const others = sent.filter(({ isAccepted }) => !isAccepted);
+  const isStored = ({ payload }: SteadyPush) => stored.has(payload);
+  expect(accepted.filter((push) => !isStored(push))).toEqual([]);
   // An error leaves open whether a push is accepted.
-  const open = others.filter(({ payload }) => stored.has(payload));
+  const open = sent.filter((push) => !push.isAccepted && isStored(push));
   await until(() => open.every(isWhole), { ...SETTLED, what: 'all stored pushes' });
-  const unstored = others.filter(({ payload }) => !stored.has(payload));
+  const unstored = sent.filter((push) => !isStored(push));
   expect(unstored.filter((push) => arrivalsOf(push).some((n) => n > 0))).toEqual([]);
   const repeats = sent.flatMap(arrivalsOf).reduce((sum, n) => sum + Math.max(0, n - 1), 0);
   process.stdout.write(
