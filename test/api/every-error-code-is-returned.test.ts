@@ -71,9 +71,11 @@ describe('new devices', () => {
 
   test('check their credentials without a limit', async () => {
     const body = { token: 'a6345d0278adc55d3474f5', auth: '0'.repeat(64) };
-    const checks = Array.from({ length: 300 }, () => post('/devices/auth', body));
-    for (const response of await Promise.all(checks))
-      expectApiError(response, 'INVALID_DEVICE_AUTH');
+    for (let n = 0; n < 300; n += 10) {
+      const checks = Array.from({ length: 10 }, () => post('/devices/auth', body));
+      for (const response of await Promise.all(checks))
+        expectApiError(response, 'INVALID_DEVICE_AUTH');
+    }
   });
 });
 

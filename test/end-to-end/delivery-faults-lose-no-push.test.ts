@@ -7,6 +7,7 @@ import {
   untilInbox,
   untilOutcome,
 } from '../support/end-to-end/pushes.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { emptyRedis, listKeys, openRedis } from '../support/redis.ts';
@@ -76,12 +77,13 @@ describe('Redis emptied before a job is taken', () => {
   test('loses no push, for a connected device and for an offline one', async () => {
     const connected = await connectedDevice();
     const offline = await newDevice();
-    const frozen = await freezeThoseWhoTakeJobs();
-    const push = await send(stack, [connected.token, offline.token]);
-    await until(() => jobsOf(push.id));
-    await emptyRedis(redis);
-    expect(await jobsOf(push.id)).toBeUndefined();
-    frozen.letGo();
+    const push = await whileNoJobIsTaken(async () => {
+      const sent = await send(stack, [connected.token, offline.token]);
+      await until(() => jobsOf(sent.id));
+      await emptyRedis(redis);
+      expect(await jobsOf(sent.id)).toBeUndefined();
+      return sent;
+    });
     expect((await connected.waitFor(1))[0]?.payload).toBe(push.payload);
     await untilInbox(stack, offline.token, [push.id]);
     await offline.connect();
@@ -92,11 +94,11 @@ describe('Redis emptied before a job is taken', () => {
 
   test('loses none of many pushes to a device, and none overtakes in its inbox', async () => {
     const device = await newDevice();
-    const frozen = await freezeThoseWhoTakeJobs();
     const sent: Sent[] = [];
-    for (let n = 0; n < 30; n += 1) sent.push(await send(stack, device.token));
-    await emptyRedis(redis);
-    frozen.letGo();
+    await whileNoJobIsTaken(async () => {
+      for (let n = 0; n < 30; n += 1) sent.push(await send(stack, device.token));
+      await emptyRedis(redis);
+    });
     // The device's info lists pushes before they have a row, and only rows have an order.
     const rows = { push: { $in: sent.map(({ id }) => id) } };
     const countRows = () => mongo.db.collection('inbox').countDocuments(rows);
@@ -151,15 +153,12 @@ async function killWorkerWithClaim(push: string): Promise<void> {
   });
 }
 
-/** Suspends workers and schedulers: new pushes stay where the API has stored them. */
-async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
+/** Suspends workers and schedulers during a task: new pushes stay where the API has stored them. */
+async function whileNoJobIsTaken<T>(task: () => Promise<T>): Promise<T> {
   await until(async () => (await redis.llen('bull:send:active')) === 0);
-  const signal = (name: NodeJS.Signals) => {
-    for (const service of ['scheduler', 'delivery-worker'])
-      for (const index of PAIR) stack.kill(service, name, index);
-  };
-  signal('SIGSTOP');
-  return { letGo: () => signal('SIGCONT') };
+  const services = ['scheduler', 'delivery-worker'];
+  const frozen = services.flatMap((service) => PAIR.map((index) => ({ service, index })));
+  return whileFrozen(stack, frozen, task);
 }
 
 /** The keys of a push's jobs; undefined when there is none. */

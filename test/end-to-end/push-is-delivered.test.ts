@@ -3,7 +3,6 @@ import { createTestTenant } from '../support/api/tenants.ts';
 import {
   getDeviceInfo,
   getOutcomes,
-  getPushStatus,
   type Sent,
   send,
   untilInbox,
@@ -16,7 +15,6 @@ import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
-const DAY_SECONDS = 86_400;
 const REGISTERED_AT_ONCE = 20;
 
 let stack: SharedStack;
@@ -43,16 +41,6 @@ describe('a push to a connected device', () => {
     // Tracing is off by default.
     const pushes = mongo.db.collection<{ _id: string }>('pushes');
     expect(await pushes.findOne({ _id: push.id })).not.toHaveProperty('trace');
-  });
-
-  test('has its payload, its date and its expiration of 30 days in the status', async () => {
-    const device = await connectedDevice();
-    const before = Math.floor(Date.now() / 1_000);
-    const { id, payload } = await send(stack, device.token);
-    const { date, expiration, payload: seen } = await getPushStatus(stack, id);
-    expect(seen).toEqual(JSON.parse(payload));
-    expect(expiration - date).toBe(30 * DAY_SECONDS);
-    expect(Math.abs(date - before)).toBeLessThanOrEqual(2);
   });
 
   test('stays pending until the receipt, however late, and is not sent again', async () => {

@@ -37,12 +37,15 @@ function write(name: string, text: string): string {
   return path;
 }
 
-/** Runs the doctor's check of Redis with some authority. */
-async function checkRedis(env: Record<string, string>) {
+/** Runs the doctor's check of Redis with some authority, until Redis responds in time, which is short for a busy machine. */
+function checkRedis(env: Record<string, string>) {
   const servers = { MONGODB_URI: stack.dev.mongodb, REDIS_URL: redis.url };
-  const { out } = await runCarillon(['--json', 'doctor'], { env: { ...servers, ...env } });
-  const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
-  return Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
+  return until(async () => {
+    const { out } = await runCarillon(['--json', 'doctor'], { env: { ...servers, ...env } });
+    const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
+    const found = Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
+    return !found.redis?.detail.includes('in time') && found;
+  });
 }
 
 test('a push passes through queues and presence, and the doctor reports no fault', async () => {

@@ -50,28 +50,20 @@ describe('two stacks', () => {
 });
 
 describe('several processes of a service', () => {
-  test('all run, each with an ops port of its own', async () => {
-    const names = one.dev.processes.map(({ service, index }) => `${service} ${index}`);
-    for (const service of ['api', 'delivery-worker', 'scheduler', 'device-gateway']) {
-      expect(names).toEqual(expect.arrayContaining([`${service} 0`, `${service} 1`]));
-    }
-    const ops = one.dev.processes.flatMap((process) => process.ops ?? []);
-    expect(new Set(ops).size).toBe(9);
-    for (const at of ops) expect((await fetch(`${at}/readyz`)).status).toBe(200);
-  });
-
   test.each([0, 1])(
     'share their ports and work: while each number %i is frozen, the other serves',
     async (index) => {
       const device = await newDevice(one);
-      const services = ['api', 'device-gateway', 'delivery-worker'];
-      const frozen = services.map((service) => ({ service, index }));
-      await whileFrozen(one, frozen, async () => {
+      await whileFrozen(one, [{ service: 'api', index }], async () => {
         const path = `/topics?api_key=${one.dev.apiKey}`;
-        for (let n = 0; n < 5; n += 1)
-          expect(await sendRawRequest(one.dev.api, { method: 'GET', path })).toMatchObject({
-            status: 200,
-          });
+        for (let n = 0; n < 5; n += 1) {
+          const response = await sendRawRequest(one.dev.api, { method: 'GET', path });
+          expect(response.status).toBe(200);
+        }
+      });
+      const others = ['device-gateway', 'delivery-worker'];
+      const frozen = others.map((service) => ({ service, index }));
+      await whileFrozen(one, frozen, async () => {
         await device.connect();
         const sent = [await send(one, device.token), await send(one, device.token)];
         const arrivals = await device.waitFor(sent.length);
