@@ -47,13 +47,13 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'scheduler killed when a push is due',
-    files: ['test/guarantees/g7-scheduled-push-is-never-early.test.ts', KILLED_AT_FAILPOINT],
+    files: ['test/guarantees/g6-g7-pushes-keep-to-their-times.test.ts', KILLED_AT_FAILPOINT],
   },
   {
     fault: 'all services down when 1,000 pushes are due; with them MongoDB and Redis',
     files: [
       'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts',
-      'test/guarantees/g7-scheduled-push-is-never-early.test.ts',
+      'test/guarantees/g6-g7-pushes-keep-to-their-times.test.ts',
     ],
   },
   { fault: 'gateway killed after a PUBLISH', files: [KILLED_GATEWAY, KILLED_AT_FAILPOINT] },
