@@ -29,6 +29,11 @@ let mongo: TestMongo;
 let pool: DevicePool;
 let connections: ReturnType<typeof keepConnected>;
 let redis: Redis;
+// Before the stack is given back.
+afterAll(async () => {
+  redis?.disconnect();
+  await connections?.stop();
+});
 const fleet = lendTo(
   () => useKillableStack(),
   (...lent) => {
@@ -41,10 +46,6 @@ beforeAll(async () => {
   connections = keepConnected(pool.devices);
 });
 afterEach(releaseReceipts);
-afterAll(async () => {
-  redis?.disconnect();
-  await connections?.stop();
-});
 
 /** Sends to all; a few devices delay their receipts and keep some batches open, on a fast machine too. */
 async function sendMidway(): Promise<SentPush> {

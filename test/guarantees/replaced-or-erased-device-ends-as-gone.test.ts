@@ -17,6 +17,7 @@ let stack: Stack;
 let mongo: TestMongo;
 /** Stands for an API process that dies right after its first write. */
 let store: TestStore;
+afterAll(() => store?.close());
 const fleet = lendTo(
   () => useKillableStack(),
   (...lent) => {
@@ -26,7 +27,6 @@ const fleet = lendTo(
 beforeAll(async () => {
   store = await openStore({ uri: stack.dev.mongodb, appName: 'test' });
 });
-afterAll(() => store?.close());
 
 /** Registers an Android device with an FCM token: an installation that registers again sends the same one. */
 async function registerAndroid(fcmToken: string): Promise<string> {
