@@ -22,7 +22,7 @@ beforeAll(async () => {
   before = await target.readVictim();
   watch = watchStack(fixture.stack, target.unloggable);
   report = await fuzzApi(target, { perRoute: PER_ROUTE, seed: SEED });
-}, 120_000);
+}, 300_000);
 afterAll(async () => {
   target?.close();
   await fixture?.close();
@@ -61,4 +61,4 @@ test(`${STREAMS} random streams end no gateway and disturb no other device (seed
   expect(violations).toEqual([]);
   expect(received).toBe(10);
   expect(packets.findViolations(secrets)).toEqual([]);
-});
+}, 300_000);
