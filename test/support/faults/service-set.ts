@@ -71,8 +71,7 @@ export async function openServiceSet(
       return started;
     };
     for (const service of SERVICES) await start(service, await envOf(service, servers));
-    const ready = (one: ServiceProcess) => one.untilStatus('/readyz', 200, READY_WITHIN_MS);
-    await Promise.all(services.map(ready));
+    await Promise.all(services.map((one) => one.untilStatus('/readyz', 200, READY_WITHIN_MS)));
     const find = (name: ServiceName) => {
       const found = services.find(({ service }) => service === name);
       if (found === undefined) throw new Error(`there is no ${name}`);
