@@ -14,7 +14,7 @@ import type { Stack } from '../stack.ts';
 import { until } from '../until.ts';
 
 const ENDS_WITHIN_MS = 60_000;
-const READY_WITHIN_MS = 60_000;
+const READY_WITHIN_MS = 120_000;
 type Env = Record<string, string>;
 
 /** Processes of each service on servers of their own, which nothing starts again, and an app without limits. */
@@ -71,7 +71,7 @@ export async function openServiceSet(
       return started;
     };
     for (const service of SERVICES) await start(service, await envOf(service, servers));
-    await Promise.all(services.map((service) => service.untilReady()));
+    await Promise.all(services.map((one) => one.untilStatus('/readyz', 200, READY_WITHIN_MS)));
     const find = (name: ServiceName) => {
       const found = services.find(({ service }) => service === name);
       if (found === undefined) throw new Error(`there is no ${name}`);
