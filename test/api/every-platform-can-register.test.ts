@@ -7,6 +7,7 @@ import { createTestTenant, type TestTenant, withStore } from '../support/api/ten
 import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import type { Credentials } from '../support/register-device.ts';
 import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
+import { until } from '../support/until.ts';
 
 let stack: SharedStack;
 beforeAll(async () => {
@@ -24,7 +25,11 @@ const post = <T = Record<string, unknown>>(path: string, body: unknown) =>
 
 async function register(fields: object): Promise<Credentials> {
   const body = { appId: stack.dev.app, sdk: 1, ...fields };
-  const { status, json, text } = await post<Credentials>('/register', body);
+  // As an SDK does: a busy machine may be too late once.
+  const { status, json, text } = await until(async () => {
+    const response = await post<Credentials>('/register', body);
+    return response.status !== 503 && response;
+  });
   if (status !== 200) throw new Error(`register: ${text}`);
   return json;
 }

@@ -34,7 +34,8 @@ async function start(service: ServiceName, env: Record<string, string>): Promise
 function untilWaitsFor(server: string, waiting: ServiceProcess): Promise<unknown> {
   return until(
     async () => (await waiting.probe('/readyz')).faults.join().includes(`waiting for ${server}`),
-    { everyMs: 100, what: `${waiting.service} waits for ${server}` },
+    // Five processes start at once.
+    { timeoutMs: 150_000, everyMs: 100, what: `${waiting.service} waits for ${server}` },
   );
 }
 
