@@ -4,6 +4,7 @@ import { countArrivals } from '../support/faults/expect-complete.ts';
 import { attemptPush, sendPush } from '../support/faults/pushes.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
+import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -23,9 +24,7 @@ beforeAll(async () => {
   devices = await Promise.all([0, 1, 2, 3].map(() => newMqttDevice(stack.dev)));
 });
 afterAll(async () => {
-  // The next file with the stack registers devices.
-  for (const index of [0, 1])
-    await stack?.waitForRestart('api', stack.kill('api', 'SIGKILL', index), index);
+  await restartApis(stack);
   await stack?.stop();
 });
 
