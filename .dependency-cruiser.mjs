@@ -1,4 +1,4 @@
-// Rules about imports, checked by test/architecture.test.ts. The parser is swc: dependency-cruiser supports
+// Rules about imports, checked by scripts/checks/imports.ts. The parser is swc: dependency-cruiser supports
 // TypeScript up to version 6. swc keeps type imports, so the rules hold for them too.
 
 /** The packages of the workspace, each with the packages that it may import. Services and tools may import all of them. */

@@ -22,7 +22,7 @@ RUN apt-get update \
   && apt-get install -y --no-install-recommends ca-certificates curl \
   && rm -rf /var/lib/apt/lists/*
 
-# Node and pnpm of the versions that `npm start` uses; test/deploy compares them and their digests.
+# Node and pnpm of the versions that `npm start` uses; scripts/checks compares them and their digests.
 FROM tools AS node
 ARG TARGETARCH
 ARG BUILDARCH

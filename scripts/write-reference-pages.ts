@@ -3,9 +3,9 @@
 //   npm run docs:settings
 
 import { writeFileSync } from 'node:fs';
-import { renderSettingsPage } from '../test/support/settings-page.ts';
 import { renderLimitsPage } from './limits-page.ts';
 import { renderMetricsPage } from './metrics-page.ts';
+import { renderSettingsPage } from './settings-page.ts';
 
 const DOCS = new URL('../docs/', import.meta.url);
 

@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { API_ERRORS, type ApiErrorCode } from '../../packages/core/src/api-error.ts';
 import { WEBHOOK_LIMITS } from '../../packages/core/src/webhooks.ts';
+import type { AppSettings } from '../../packages/store/src/apps.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
 import { ONLY_API } from '../support/api/only-api.ts';
@@ -30,7 +31,7 @@ let token: string;
 /** Begun before all tests, for its response takes 10 s. */
 let unfinishedHead: UnfinishedRequest;
 beforeAll(async () => {
-  stack = await startStack(ONLY_API);
+  stack = await startStack({ ...ONLY_API, apis: 2 });
   unfinishedHead = await openUnfinishedHead(stack.dev.api);
   tenant = await createTestTenant(stack, { limit: null });
   other = await createTestTenant(stack, { limit: 1 });
@@ -43,8 +44,40 @@ afterAll(async () => {
 
 const push = (fields: object) => tenant.api('POST', '/push', { to: token, data: {}, ...fields });
 const post = (path: string, body: unknown) => postWithoutKey(stack.dev.api, path, body);
-const withWrongKey = () => callWithoutKey(stack.dev.api, `/topics?api_key=${WRONG_KEY}`);
+const getTopics = (query: string, headers: Record<string, string> = {}) =>
+  callWithoutKey(stack.dev.api, `/topics${query}`, { headers });
+const withWrongKey = (end: unknown = '') => getTopics(`?api_key=${WRONG_KEY}${end}`);
+const register = (appId: string) => post('/register', { appId, platform: 'electron' });
+const setOf = (app: string) => (settings: AppSettings) =>
+  withStore(stack, ({ apps }) => apps.updateSettings(app, settings));
 const inAnHour = () => Math.floor(Date.now() / 1_000) + 3_600;
+
+describe('new devices', () => {
+  test('register as often an hour as the app allows, and never while it is closed', async () => {
+    const { app } = await createTestTenant(stack);
+    const set = setOf(app);
+    await set({ registrationsPerHour: 2 });
+    for (const _ of ['first', 'second']) expect((await register(app)).status).toBe(200);
+    const refused = await register(app);
+    expectApiError(refused, 'RATE_LIMIT_EXCEEDED');
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    await set({ registrationsPerHour: null });
+    expect((await register(app)).status).toBe(200);
+    await set({ registrationClosed: true });
+    expectApiError(await register(app), 'REGISTRATION_CLOSED');
+    await set({ registrationClosed: false });
+    expect((await register(app)).status).toBe(200);
+  });
+
+  test('check their credentials without a limit', async () => {
+    const body = { token: 'a6345d0278adc55d3474f5', auth: '0'.repeat(64) };
+    for (let n = 0; n < 300; n += 10) {
+      const checks = Array.from({ length: 10 }, () => post('/devices/auth', body));
+      for (const response of await Promise.all(checks))
+        expectApiError(response, 'INVALID_DEVICE_AUTH');
+    }
+  });
+});
 
 /** A request for each error, in this order: the wrong keys of the last ones would affect the others. */
 const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>> = {
@@ -75,11 +108,13 @@ const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>>
   },
   INVALID_DEVICE_TOKEN: () => tenant.api('GET', '/devices/unknown'),
   INVALID_DEVICE_AUTH: () => post('/devices/auth', { token, auth: 'wrong' }),
-  INVALID_APP_ID: () => post('/register', { appId: UNKNOWN_ID, platform: 'electron' }),
+  INVALID_APP_ID: () => register(UNKNOWN_ID),
   NO_RESULTS: () => tenant.api('POST', '/devices/presence', { tokens: ['unknown'] }),
-  INVALID_API_KEY: withWrongKey,
+  INVALID_API_KEY: () => withWrongKey(),
   async AUTH_LIMIT_EXCEEDED() {
-    for (let i = 0; i < WRONG_KEYS_AN_HOUR; i += 1) await withWrongKey();
+    // The request before was the first one.
+    for (let i = 1; i < WRONG_KEYS_AN_HOUR; i += 1)
+      expectApiError(await withWrongKey(i), 'INVALID_API_KEY');
     return withWrongKey();
   },
   async ACCOUNT_SUSPENDED() {
@@ -89,14 +124,14 @@ const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>>
   },
   async REGISTRATION_CLOSED() {
     const { app } = await createTestTenant(stack);
-    await withStore(stack, ({ apps }) => apps.updateSettings(app, { registrationClosed: true }));
-    return post('/register', { appId: app, platform: 'electron' });
+    await setOf(app)({ registrationClosed: true });
+    return register(app);
   },
   NOT_FOUND: () => tenant.api('GET', '/nothing'),
   METHOD_NOT_ALLOWED: () => tenant.api('PUT', '/push', {}),
   async REQUEST_TIMEOUT() {
     const { socket, text } = unfinishedHead;
-    const response = await until(() => parseResponse(text()), { timeoutMs: 20_000 });
+    const response = await until(() => parseResponse(text()));
     socket.destroy();
     return response;
   },
@@ -114,7 +149,8 @@ const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>>
   },
   INTERNAL_SERVER_ERROR: () =>
     whileFrozen(stack, [{ service: 'mongodb' }], () => tenant.api('GET', '/topics')),
-  SERVICE_UNAVAILABLE: () => post('/register', { appId: tenant.app, platform: 'electron' }),
+  SERVICE_UNAVAILABLE: () =>
+    whileFrozen(stack, [{ service: 'mongodb' }], () => register(tenant.app)),
 };
 
 test.each(Object.keys(REQUESTS_BY_CODE) as ApiErrorCode[])('%s', async (code) => {
@@ -127,4 +163,18 @@ test.each(Object.keys(REQUESTS_BY_CODE) as ApiErrorCode[])('%s', async (code) =>
 
 test('each code of the table has a request', () => {
   expect(Object.keys(REQUESTS_BY_CODE).sort()).toEqual(Object.keys(API_ERRORS).sort());
+});
+
+test('behind an address with too many wrong keys a valid one passes, in the query or a header', async () => {
+  expectApiError(await withWrongKey(), 'AUTH_LIMIT_EXCEEDED');
+  expectApiError(await getTopics('?api_key[$ne]='), 'INVALID_API_KEY');
+  expectApiError(await getTopics(''), 'INVALID_API_KEY');
+  const bearer = (key: string) => getTopics('', { authorization: `Bearer ${key}` });
+  expect((await getTopics(`?api_key=${stack.dev.apiKey}`)).status).toBe(200);
+  expect((await bearer(stack.dev.apiKey)).status).toBe(200);
+  expect((await bearer(WRONG_KEY)).status).toBe(403);
+  // A client does not get another address by a header: no trusted proxy is in front.
+  const elsewhere = { 'x-forwarded-for': '203.0.113.7' };
+  const refused = await getTopics(`?api_key=${WRONG_KEY}-`, elsewhere);
+  expectApiError(refused, 'AUTH_LIMIT_EXCEEDED');
 });

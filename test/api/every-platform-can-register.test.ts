@@ -6,7 +6,7 @@ import { appleAddress, webSubscription } from '../support/api/provider-addresses
 import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
 import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import type { Credentials } from '../support/register-device.ts';
-import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
 
 let stack: SharedStack;
 beforeAll(async () => {
@@ -34,57 +34,30 @@ async function isDeleted({ token }: Credentials): Promise<boolean> {
   return json.code === 'INVALID_DEVICE_TOKEN';
 }
 
+const ios = (fields: object) => ({ platform: 'ios', ...appleAddress(), ...fields });
+const web = (fields: object, endpoint?: string) => ({
+  platform: 'web',
+  subscription: { ...webSubscription(endpoint), ...fields },
+});
+const NO_POINT = Buffer.alloc(65, 4).toString('base64');
+const SHORT_AUTH = Buffer.alloc(15).toString('base64');
+const LONG_ENDPOINT = `https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`;
+const FOREIGN_ENDPOINT = 'https://evil.example/fcm.googleapis.com';
+
 const INVALID_REGISTRATIONS = [
   ['an app that is not there', { appId: 'f'.repeat(24) }, 'INVALID_APP_ID'],
-  [
-    'a name that no app has',
-    { appId: undefined, app: 'x.example', platform: 'ios' },
-    'INVALID_APP_ID',
-  ],
-  ['no app', { appId: undefined, platform: 'ios' }, 'INVALID_PARAM'],
+  ['a name that no app has', ios({ appId: undefined, app: 'x.example' }), 'INVALID_APP_ID'],
+  ['no app', ios({ appId: undefined }), 'INVALID_PARAM'],
   ['an app id of another form', { appId: 'F00' }, 'INVALID_PARAM'],
   ['a platform that is none', { platform: 'windows' }, 'INVALID_PARAM'],
   ['no platform', { platform: undefined }, 'INVALID_PARAM'],
-  [
-    'a push token that is not hexadecimal',
-    { platform: 'ios', ...appleAddress(), pushToken: 'zz'.repeat(32) },
-    'INVALID_PARAM',
-  ],
-  [
-    'a push token without environment',
-    { platform: 'ios', ...appleAddress(), pushEnvironment: undefined },
-    'INVALID_PARAM',
-  ],
+  ['a push token that is not hexadecimal', ios({ pushToken: 'zz'.repeat(32) }), 'INVALID_PARAM'],
+  ['a push token without environment', ios({ pushEnvironment: undefined }), 'INVALID_PARAM'],
   ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
-  [
-    'an endpoint of no push service',
-    { platform: 'web', subscription: webSubscription('https://evil.example/fcm.googleapis.com') },
-    'INVALID_PARAM',
-  ],
-  [
-    'a key that is no point of the curve',
-    {
-      platform: 'web',
-      subscription: { ...webSubscription(), key: Buffer.alloc(65, 4).toString('base64') },
-    },
-    'INVALID_PARAM',
-  ],
-  [
-    'an auth of 15 bytes',
-    {
-      platform: 'web',
-      subscription: { ...webSubscription(), auth: Buffer.alloc(15).toString('base64') },
-    },
-    'INVALID_PARAM',
-  ],
-  [
-    'a megabyte',
-    {
-      platform: 'web',
-      subscription: webSubscription(`https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`),
-    },
-    'BODY_TOO_LARGE',
-  ],
+  ['an endpoint of no push service', web({}, FOREIGN_ENDPOINT), 'INVALID_PARAM'],
+  ['a key that is no point of the curve', web({ key: NO_POINT }), 'INVALID_PARAM'],
+  ['an auth of 15 bytes', web({ auth: SHORT_AUTH }), 'INVALID_PARAM'],
+  ['a megabyte', web({}, LONG_ENDPOINT), 'BODY_TOO_LARGE'],
 ] as const;
 
 describe('registering', () => {
@@ -121,6 +94,35 @@ describe('registering', () => {
     expect(headers.get('access-control-allow-origin')).toBe('*');
     const { headers: keyed } = await stack.api('GET', '/topics');
     expect(keyed.get('access-control-allow-origin')).toBeNull();
+  });
+});
+
+describe('a page that requests the public key of Web Push', () => {
+  const getKey = (query: string) => callWithoutKey(stack.dev.api, `/web-push/public-key${query}`);
+
+  test.each([
+    ['?app=www.example.com', 'NO_WEB_PUSH_AUTH'],
+    ['?appId=ffffffffffffffffffffffff', 'INVALID_APP_ID'],
+    ['?app=unknown.example', 'INVALID_APP_ID'],
+    ['', 'INVALID_PARAM'],
+    ['?appId=F00', 'INVALID_PARAM'],
+    ['?app=', 'INVALID_PARAM'],
+    ['?app=a.example&app=b.example', 'INVALID_PARAM'],
+  ] as const)('is refused: %p, %s', async (query, code) => {
+    const response = await getKey(query);
+    expectApiError(response, code);
+    expect(response.headers.get('access-control-allow-origin')).toBe('*');
+  });
+
+  test.each(['appId', 'app'])('gets it by %s, whatever its own origin', async (name) => {
+    const providers = await useSharedProviders();
+    const host = `${name.toLowerCase()}.example.com`;
+    const { app } = await providers.tenant({ webHosts: [host] });
+    await providers.close();
+    const { status, json, headers } = await getKey(`?${name}=${name === 'app' ? host : app}`);
+    // An uncompressed point of 65 bytes.
+    expect([status, json]).toEqual([200, { publicKey: expect.stringMatching(/^B[\w-]{86}$/) }]);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
   });
 });
 

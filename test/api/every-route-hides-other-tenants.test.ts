@@ -19,11 +19,20 @@ import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 /** Kind of object that a parameter or a field of a request names. Objects of an app are hidden from other apps. */
 type Kind = 'device' | 'auth' | 'push' | 'webhook' | 'topic' | 'cursor' | 'nothing';
 
+/** `appId` is in every installed app: a client that knows it may register devices. */
+const NOTHING = `
+  appId app platform sdk fcmToken pushToken pushEnvironment pushBundle subscription url events
+  from state outcome format data time_to_live content_available mutable_content notification
+  schedule collapse_key Idempotency-Key`
+  .trim()
+  .split(/\s+/);
+
 /**
  * Every name of a parameter or a field in the OpenAPI document. A new one must be added here: as what it names, so that
  * the test below requests another tenant's, or as not part of an app.
  */
 const KINDS: Record<string, Kind> = {
+  ...Object.fromEntries(NOTHING.map((name) => [name, 'nothing' as const])),
   push_id: 'push',
   push: 'push',
   device_token: 'device',
@@ -38,30 +47,6 @@ const KINDS: Record<string, Kind> = {
   auth: 'auth',
   after: 'cursor',
   page: 'cursor',
-  // Every installed app contains it: a client that knows it may register devices.
-  appId: 'nothing',
-  app: 'nothing',
-  platform: 'nothing',
-  sdk: 'nothing',
-  fcmToken: 'nothing',
-  pushToken: 'nothing',
-  pushEnvironment: 'nothing',
-  pushBundle: 'nothing',
-  subscription: 'nothing',
-  url: 'nothing',
-  events: 'nothing',
-  from: 'nothing',
-  state: 'nothing',
-  outcome: 'nothing',
-  format: 'nothing',
-  data: 'nothing',
-  time_to_live: 'nothing',
-  content_available: 'nothing',
-  mutable_content: 'nothing',
-  notification: 'nothing',
-  schedule: 'nothing',
-  collapse_key: 'nothing',
-  'Idempotency-Key': 'nothing',
 };
 
 type Ids = Record<Exclude<Kind, 'nothing'>, string>;

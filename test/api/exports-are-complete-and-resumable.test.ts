@@ -13,7 +13,6 @@ import { runCarillonHere } from '../support/carillon.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
-import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { startTestDatabase, type TestDatabase } from '../support/test-database.ts';
 import { until } from '../support/until.ts';
@@ -134,21 +133,6 @@ describe('an export', () => {
     ['/export/nothing', 'NOT_FOUND'],
   ] as const)('is refused: GET %s', async (path, code) => {
     expectApiError(await stack.api('GET', path), code);
-  });
-
-  test('has no data of another app', async () => {
-    const other = await createTestTenant(stack, { limit: null });
-    const { token } = await registerDevice(other.dev);
-    await other.api('POST', '/topics/subscribe', { token, topics: ['own'] });
-    const push = await send(other, token);
-    for (const kind of ['devices', 'subscriptions', 'pushes']) {
-      const { text } = await exportText(`/export/${kind}`);
-      expect(text).not.toContain(kind === 'pushes' ? push.id : token);
-    }
-    const path = `/export/recipients?push=${push.id}`;
-    expectApiError(await stack.api('GET', path), 'INVALID_PUSH_ID');
-    const { text } = await exportText('/export/devices', other);
-    expect(text.trimEnd().split('\n')).toHaveLength(2);
   });
 });
 

@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ApiErrorCode } from '../../packages/core/src/api-error.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
-import { ONLY_API } from '../support/api/only-api.ts';
-import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { postWithoutKey } from '../support/api/keyless-calls.ts';
+import { appleAddress, webSubscription } from '../support/api/provider-addresses.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
-import type { Stack } from '../support/stack.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
 type Case = [what: string, method: string, path: string, body: unknown, code: ApiErrorCode];
 
@@ -16,17 +16,16 @@ const NESTED_JSON = `${'{"a":'.repeat(2_047)}1${'}'.repeat(2_047)}`;
 const QUERY_OPERATOR = { $ne: null };
 const RECEIVER = 'https://receiver.example/hook';
 
-let stack: Stack;
+let stack: SharedStack;
 let mongo: TestMongo;
 let token: string;
 beforeAll(async () => {
-  stack = await startStackWithoutLimits(ONLY_API);
+  stack = await useSharedStack();
   mongo = await openMongo(stack.dev);
   ({ token } = await registerDevice(stack.dev));
 });
 afterAll(async () => {
   await mongo?.close();
-  await stack?.stop();
 });
 
 function push(what: string, fields: object, code: ApiErrorCode = 'INVALID_PARAM'): Case {
@@ -72,31 +71,17 @@ const CASES: Case[] = [
   push('a badge that is text', { notification: { badge: '1' } }),
   push('an interruption level of our own', { notification: { interruption_level: 'loud' } }),
   push('loc_args that are text', { notification: { loc_args: 'x' } }),
-  ...['GET', 'DELETE'].flatMap((method): Case[] => [
+  ...['GET', 'DELETE'].flatMap((method) =>
     [
-      `${method} a push: unknown`,
-      method,
-      `/pushes/${'f'.repeat(24)}`,
-      undefined,
-      'INVALID_PUSH_ID',
-    ],
-    [
-      `${method} a push: too short`,
-      method,
-      `/pushes/${'f'.repeat(23)}`,
-      undefined,
-      'INVALID_PUSH_ID',
-    ],
-    [
-      `${method} a push: capital letters`,
-      method,
-      `/pushes/${'F'.repeat(24)}`,
-      undefined,
-      'INVALID_PUSH_ID',
-    ],
-    [`${method} a push: a way up`, method, '/pushes/%2e%2e%2fx', undefined, 'INVALID_PUSH_ID'],
-    [`${method} a push: NUL`, method, '/pushes/%00', undefined, 'INVALID_PUSH_ID'],
-  ]),
+      ['unknown', 'f'.repeat(24)],
+      ['too short', 'f'.repeat(23)],
+      ['capital letters', 'F'.repeat(24)],
+      ['a way up', '%2e%2e%2fx'],
+      ['NUL', '%00'],
+    ].map(([what, id]): Case => {
+      return [`${method} a push: ${what}`, method, `/pushes/${id}`, undefined, 'INVALID_PUSH_ID'];
+    }),
+  ),
   ['device: junk', 'GET', '/devices/junk!', undefined, 'INVALID_DEVICE_TOKEN'],
   ['device: an encoded slash', 'GET', '/devices/a%2Fb', undefined, 'INVALID_DEVICE_TOKEN'],
   ['device: an operator', 'GET', '/devices/[$ne]=1', undefined, 'INVALID_DEVICE_TOKEN'],
@@ -169,24 +154,27 @@ const CASES: Case[] = [
   ['topic: a space', 'GET', '/topics/a%20b', undefined, 'INVALID_PARAM'],
 ];
 
-/** Everything that is kept, as how much there is of it. */
-async function countAllDocuments(): Promise<Record<string, number>> {
-  const names = [
-    ...['pushes', 'batches', 'inbox', 'devices', 'subscriptions', 'topics', 'anchors'],
-    'webhooks',
-  ];
-  const counts = names.map(async (name) => [
+/** Everything that is kept of the app, as how much there is of it. */
+async function countDocuments(): Promise<Record<string, number>> {
+  const { app } = stack.dev;
+  const own = { app };
+  const beginsWith = (start: string) => ({ _id: new RegExp(`^${start}:`) as never });
+  const filters = {
+    ...{ pushes: own, batches: own, inbox: beginsWith(token), devices: own, webhooks: own },
+    ...{ subscriptions: beginsWith(app), topics: beginsWith(app), anchors: beginsWith(app) },
+  };
+  const counts = Object.entries(filters).map(async ([name, filter]) => [
     name,
-    await mongo.db.collection(name).countDocuments(),
+    await mongo.db.collection(name).countDocuments(filter),
   ]);
   return Object.fromEntries(await Promise.all(counts));
 }
 
 test.each(CASES)('%s', async (_what, method, path, body, code) => {
-  const before = await countAllDocuments();
+  const before = await countDocuments();
   const text = typeof body === 'object' ? JSON.stringify(body) : (body as string | undefined);
   expectApiError(await stack.api(method, path, text?.replaceAll(TOKEN, token)), code);
-  expect(await countAllDocuments()).toEqual(before);
+  expect(await countDocuments()).toEqual(before);
 });
 
 test('payloads with names of database operators and prototypes are returned unchanged', async () => {
@@ -199,4 +187,94 @@ test('payloads with names of database operators and prototypes are returned unch
 test('an unknown field is ignored at any depth', async () => {
   const body = `{"to":"${token}","data":{},"unknown":${NESTED_JSON}}`;
   expect((await stack.api('POST', '/push', body)).json.info).toEqual({ devices: 1, failed: [] });
+});
+
+describe('null is treated as absent', () => {
+  /** Unset fields as serializers of Java and C# write them. */
+  const NOTIFICATION = Object.fromEntries(
+    [
+      ...['title', 'badge', 'sound', 'category', 'thread_id', 'interruption_level'],
+      ...['loc_key', 'loc_args', 'title_loc_key', 'title_loc_args'],
+    ].map((name) => [name, null]),
+  );
+
+  const pushWith = (fields: object) =>
+    stack.api('POST', '/push', { to: token, data: {}, ...fields });
+  const pushOf = (id: unknown) =>
+    mongo.db.collection<{ _id: string; options?: object; data: string }>('pushes').findOne({
+      _id: String(id),
+    });
+
+  test('of a push: its time to live is the default, and the iOS alert has only the given fields', async () => {
+    const before = Math.floor(Date.now() / 1_000);
+    const sound = { critical: 1, name: null, volume: null };
+    const notification = { ...NOTIFICATION, body: 'x', sound };
+    const { json } = await pushWith({ time_to_live: null, notification });
+    const { json: status } = await stack.api<{ push: { date: number; expiration: number } }>(
+      'GET',
+      `/pushes/${String(json.id)}`,
+    );
+    const { date, expiration } = status.push;
+    expect(expiration - date).toBe(30 * 86_400);
+    expect(date).toBeGreaterThanOrEqual(before);
+    expect(date).toBeLessThanOrEqual(Math.ceil(Date.now() / 1_000));
+    const { options } = (await pushOf(json.id)) ?? {};
+    expect(options).toEqual({ notification: { body: 'x', sound: { critical: 1 } } });
+  });
+
+  test('of a push: any of three fields may name the recipients', async () => {
+    const given = { to: null, tokens: null, registration_ids: [token] };
+    expect(await pushWith(given)).toMatchObject({ status: 200 });
+    expectApiError(await pushWith({ to: null }), 'INVALID_PARAM');
+  });
+
+  test('data is unchanged', async () => {
+    const data = '{"a":null,"b":[null,{"c":null}]}';
+    const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
+    expect((await pushOf(json.id))?.data).toBe(data);
+  });
+
+  test('required fields and entries of a list may not be null', async () => {
+    expectApiError(await pushWith({ data: null }), 'INVALID_PARAM');
+    expectApiError(await pushWith({ to: [token, null] }), 'INVALID_PARAM');
+    expectApiError(await pushWith({ notification: { loc_args: ['a', null] } }), 'INVALID_PARAM');
+    const topics = { token, topics: ['a', null] };
+    expectApiError(await stack.api('POST', '/topics/subscribe', topics), 'INVALID_PARAM');
+    const nullToken = { token: null, topics: ['a'] };
+    expectApiError(await stack.api('POST', '/topics/subscribe', nullToken), 'INVALID_PARAM');
+    expectApiError(
+      await stack.api('POST', '/devices/presence', { tokens: [null] }),
+      'INVALID_PARAM',
+    );
+  });
+
+  test('of a registration', async () => {
+    const { app: appId, api } = stack.dev;
+    const noApple = { pushToken: null, pushEnvironment: null, pushBundle: null };
+    const bodies = [
+      { platform: 'electron', appId, sdk: null },
+      { platform: 'android', appId, sdk: null, fcmToken: null },
+      { platform: 'ios', appId, app: null, ...noApple },
+      { platform: 'web', appId, app: null, subscription: webSubscription() },
+    ];
+    for (const body of bodies) {
+      expect(await postWithoutKey(api, '/register', body)).toMatchObject({ status: 200 });
+    }
+    const noName = { platform: 'ios', appId: null, app: null };
+    expectApiError(await postWithoutKey(api, '/register', noName), 'INVALID_PARAM');
+  });
+
+  test('a push token of null removes the stored address', async () => {
+    const { api, app: appId } = stack.dev;
+    const address = appleAddress();
+    const { json } = await postWithoutKey(api, '/register', { platform: 'ios', appId, ...address });
+    const addressOf = async () => {
+      const devices = mongo.db.collection<{ _id: string; provider?: object }>('devices');
+      return (await devices.findOne({ _id: String(json.token) }))?.provider;
+    };
+    expect(await addressOf()).toMatchObject({ address: address.pushToken });
+    const change = { ...json, pushToken: null, pushEnvironment: null, pushBundle: null };
+    expect(await postWithoutKey(api, '/devices/token', change)).toMatchObject({ status: 200 });
+    expect(await addressOf()).toBeUndefined();
+  });
 });

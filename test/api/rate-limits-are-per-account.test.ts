@@ -1,21 +1,23 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { expectApiError } from '../support/api/expect-api-error.ts';
-import { ONLY_API } from '../support/api/only-api.ts';
 import { createKey, createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { createLagRecord } from '../support/observer-lag.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
 import { callApi } from '../support/stack/call-api.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const LONGEST_WINDOW_SECONDS = 60;
 /** How long an API process may use its cache of a key. */
-const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
+const CACHED_MS = 10_000;
+const POLL_OPTIONS = { everyMs: 200 };
 
 let stack: Stack;
 /** Changes that an API process applies only after some seconds, because it caches; the tests wait for all at once. */
 let changes: Record<'limitLifted' | 'accountSuspended' | 'keyRotated', Promise<void>>;
 beforeAll(async () => {
-  stack = await startStack({ ...ONLY_API, apis: 2 });
+  stack = await useKillableStack();
   changes = {
     limitLifted: liftLimit(),
     accountSuspended: suspendAndResume(),
@@ -25,8 +27,8 @@ beforeAll(async () => {
   for (const checked of Object.values(changes)) checked.catch(() => undefined);
   // A frozen Redis and hundreds of requests at once are for later.
   await Promise.allSettled(Object.values(changes));
-}, 90_000);
-afterAll(() => stack.stop());
+});
+afterAll(() => stack?.stop());
 
 /** Sends so many requests, some at once. Returns the statuses. */
 async function requestTimes({ api }: Pick<TestTenant, 'api'>, times: number): Promise<number[]> {
@@ -132,9 +134,13 @@ async function rotateKey(): Promise<void> {
   expect((await callApi(fresh, 'GET', '/topics')).status).toBe(200);
 }
 
-function untilRefused({ api }: Pick<TestTenant, 'api'>) {
-  return until(async () => {
+async function untilRefused({ api }: Pick<TestTenant, 'api'>) {
+  const [lag, since] = [createLagRecord(), performance.now()];
+  const refused = until(async () => {
     const response = await api('GET', '/topics');
     return response.status === 403 && response;
   }, POLL_OPTIONS);
+  const response = await lag.during(refused);
+  expect(performance.now() - since).toBeLessThan(CACHED_MS + 3 * lag.maxMs());
+  return response;
 }

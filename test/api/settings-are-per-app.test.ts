@@ -1,16 +1,16 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import { expectApiError } from '../support/api/expect-api-error.ts';
-import { ONLY_API } from '../support/api/only-api.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
-import { runCarillon, runCarillonJson } from '../support/carillon.ts';
+import { runCarillonHere, runCarillonJson } from '../support/carillon.ts';
 import { getPushStatus } from '../support/end-to-end/pushes.ts';
 import { registerDevice } from '../support/register-device.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import type { ApiResponse } from '../support/stack/call-api.ts';
-import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-/** How long an API process may use its cache of an app. */
-const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
+/** Each API process may use its cache of an app for seconds. */
+const POLL_OPTIONS = { everyMs: 200 };
+const PUSHES_AT_ONCE = 12;
 
 /** An app and a device of it. */
 interface App {
@@ -18,30 +18,40 @@ interface App {
   token: string;
   set(...args: string[]): Promise<Record<string, unknown>>;
   push(fields: object): Promise<ApiResponse<Record<string, unknown>>>;
+  /** Waits until each API process responds to such a push with a status. */
+  untilStatus(fields: object, status: number): Promise<unknown>;
 }
 
-let stack: Stack;
+let stack: SharedStack;
 let one: App;
 let second: App;
 /** Settings that take seconds until the API goes by them, each of an app of its own. */
 let begun: Record<'payloadLimit' | 'dataString', Promise<void>>;
 beforeAll(async () => {
-  stack = await startStack(ONLY_API);
+  stack = await useSharedStack();
   [one, second] = [await createApp(), await createApp()];
   begun = { payloadLimit: setPayloadLimit(one), dataString: allowDataString(second) };
   // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
-afterAll(() => stack?.stop());
 
 async function createApp(): Promise<App> {
   const tenant = await createTestTenant(stack, { limit: null });
   const { token } = await registerDevice(tenant.dev);
+  const push: App['push'] = (fields) =>
+    tenant.api('POST', '/push', { to: token, data: {}, ...fields });
   return {
     tenant,
     token,
+    push,
     set: (...args) => runCarillonJson(stack.home, 'app', 'set', tenant.app, ...args),
-    push: (fields) => tenant.api('POST', '/push', { to: token, data: {}, ...fields }),
+    untilStatus(fields, status) {
+      const haveStatus = async () => {
+        const pushes = Array.from({ length: PUSHES_AT_ONCE }, () => push(fields));
+        return (await Promise.all(pushes)).every((response) => response.status === status);
+      };
+      return until(haveStatus, POLL_OPTIONS);
+    },
   };
 }
 
@@ -49,26 +59,24 @@ test('the limit of its payloads may be higher or lower', () => begun.payloadLimi
 
 test('data may be a JSON string once that is enabled', () => begun.dataString);
 
-async function setPayloadLimit({ set, push }: App): Promise<void> {
+async function setPayloadLimit({ set, push, untilStatus }: App): Promise<void> {
   const longer = { data: { a: 'x'.repeat(9_000) } };
   expectApiError(await push(longer), 'PAYLOAD_LIMIT_EXCEEDED');
   await set('--payload-limit', '9008');
-  await until(async () => (await push(longer)).status === 200, POLL_OPTIONS);
+  await untilStatus(longer, 200);
   expectApiError(await push({ data: { a: 'x'.repeat(9_001) } }), 'PAYLOAD_LIMIT_EXCEEDED');
   await set('--payload-limit', '10');
-  await until(async () => (await push(longer)).status === 400, POLL_OPTIONS);
+  await untilStatus(longer, 400);
   expectApiError(await push({ data: { a: 'xxx' } }), 'PAYLOAD_LIMIT_EXCEEDED');
   await set('--payload-limit', '4096');
 }
 
-async function allowDataString({ tenant, set, push }: App): Promise<void> {
+async function allowDataString({ tenant, set, push, untilStatus }: App): Promise<void> {
   const asText = { data: '{ "n": 12345678901234567890, "a": [1.0] }' };
   expectApiError(await push(asText), 'INVALID_PARAM');
   expect(await set('--data-string', 'on')).toMatchObject({ dataString: true });
-  const { json } = await until(async () => {
-    const response = await push(asText);
-    return response.status === 200 && response;
-  }, POLL_OPTIONS);
+  await untilStatus(asText, 200);
+  const { json } = await push(asText);
   const { text } = await tenant.api('GET', `/pushes/${String(json.id)}`);
   expect(text).toContain('"payload":{"n":12345678901234567890,"a":[1.0]}');
   for (const data of ['Hello', '[1]', '"x"', 'null', '{"a":']) {
@@ -80,15 +88,10 @@ async function allowDataString({ tenant, set, push }: App): Promise<void> {
 }
 
 test('a bundle id or host name belongs to one app', async () => {
-  await one.set('--bundle-id', 'com.example.one', '--web-host', 'one.example');
-  const other = await createTestTenant(stack);
-  const taken = await runCarillon(stack.home, [
-    'app',
-    'set',
-    other.app,
-    '--web-host',
-    'one.example',
-  ]);
+  await one.set('--bundle-id', 'com.example.settings', '--web-host', 'settings.example');
+  const { app } = second.tenant;
+  const args = ['app', 'set', app, '--web-host', 'settings.example'];
+  const taken = await runCarillonHere(stack.home, args);
   expect([taken.code, taken.stderr]).toEqual([1, expect.stringContaining('another app')]);
 });
 

@@ -1,19 +1,22 @@
-import { gzipSync } from 'node:zlib';
-import { beforeAll, describe, expect, test } from '@jest/globals';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
 import { getPushStatus } from '../support/end-to-end/pushes.ts';
+import { pushWithIdempotencyKey } from '../support/guarantees/push-with-key.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
-const MEGABYTE = 1_048_576;
-
 let stack: SharedStack;
+let mongo: TestMongo;
 let token: string;
 beforeAll(async () => {
   stack = await useSharedStack();
+  mongo = await openMongo(stack.dev);
   ({ token } = await registerDevice(stack.dev));
 });
+afterAll(() => mongo?.close());
 
 describe('a key', () => {
   test.each<[string, (key: string) => string]>([
@@ -42,23 +45,6 @@ describe('a key', () => {
   });
 });
 
-describe('a compressed body', () => {
-  const small = () => JSON.stringify({ to: token, data: {} });
-
-  test.each<[string, () => string]>([
-    ['of a valid request', small],
-    // 16 MB, of which 16 KB are sent.
-    ['that is a bomb', () => `{"to":"${' '.repeat(16 * MEGABYTE)}"}`],
-  ])('%s is refused unread', async (_what, text) => {
-    const response = await callWithoutKey(stack.dev.api, `/push?api_key=${stack.dev.apiKey}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
-      body: new Uint8Array(gzipSync(text())),
-    });
-    expectApiError(response, 'UNSUPPORTED_MEDIA_TYPE');
-  });
-});
-
 test('the last value of a field that is given twice counts', async () => {
   const body = `{"to":"nobody","data":{"a":1},"to":"${token}","data":{"b":2}}`;
   const { json } = await stack.api<{ id: string; info: object }>('POST', '/push', body);
@@ -74,4 +60,48 @@ test('a device that is named and subscribed is one recipient', async () => {
   const { json } = await stack.api<{ id: string }>('POST', '/push', { to, data: {} });
   const { pending_devices: pending } = await getPushStatus(stack, json.id);
   expect(pending.toSorted()).toEqual([token, other].toSorted());
+});
+
+/** A bit for each token of the request is 12,500 bytes. */
+const KEPT_BYTES = 20_000;
+const UNKNOWN = 99_999;
+
+/** The bytes that MongoDB keeps of a push. */
+async function documentBytes(id: string): Promise<number> {
+  const [size] = await mongo.db
+    .collection<{ _id: string }>('pushes')
+    .aggregate<{ bytes: number }>([
+      { $match: { _id: id } },
+      { $project: { bytes: { $bsonSize: '$$ROOT' } } },
+    ])
+    .toArray();
+  return size?.bytes ?? 0;
+}
+
+test('a request of 100,000 unknown tokens is stored as one bit for each, and its repeat gets the same response', async () => {
+  const unknown = Array.from({ length: UNKNOWN }, () => randomBytes(32).toString('hex'));
+  const to = [...unknown.slice(0, 50_000), token, ...unknown.slice(50_000)];
+  const key = randomUUID();
+  const body = JSON.stringify({ to, data: {} });
+  const first = await pushWithIdempotencyKey(stack.dev, key, body);
+  expect(JSON.parse(first.text)).toMatchObject({ info: { devices: 1, failed: unknown } });
+  expect(await documentBytes(first.json.id)).toBeLessThan(KEPT_BYTES);
+  const second = await pushWithIdempotencyKey(stack.dev, key, body);
+  expect({ status: second.status, same: second.text === first.text }).toEqual({
+    status: 200,
+    same: true,
+  });
+});
+
+test('so is a request whose tokens are repeated in several fields, and whose schedule is past', async () => {
+  const schedule = Math.floor(Date.now() / 1_000) + 1;
+  const lists = { to: ['a', token, 'a'], tokens: ['b', 'a'], registration_ids: ['c', token] };
+  const body = JSON.stringify({ ...lists, data: {}, schedule });
+  const key = randomUUID();
+  const first = await pushWithIdempotencyKey(stack.dev, key, body);
+  expect(JSON.parse(first.text)).toMatchObject({ info: { failed: ['a', 'b', 'c'] } });
+  const isPast = () => Date.now() / 1_000 > schedule + 1;
+  while (!isPast()) await pushWithIdempotencyKey(stack.dev, key, body);
+  const second = await pushWithIdempotencyKey(stack.dev, key, body);
+  expect(second.text).toBe(first.text);
 });

@@ -1,12 +1,17 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Redis } from '../../packages/presence/src/redis.ts';
 import { status } from '../../packages/webhooks/test/receiver.ts';
 import { createBrowser, tokenOf } from '../../services/dashboard/test/console-under-test.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { addReceiver, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
+import { runCarillonJson } from '../support/carillon.ts';
 import { readLogLines } from '../support/end-to-end/logs.ts';
 import { send } from '../support/end-to-end/pushes.ts';
+import { findProcesses } from '../support/first-run/find-processes.ts';
+import { ROOT } from '../support/first-run/test-home.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo } from '../support/mongo.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
@@ -16,9 +21,17 @@ import {
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import {
+  openProviderFixture,
+  type ProviderFixture,
+  WEB_PUSH_PAIR,
+} from '../support/providers/fixture.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
-import { listSecretParts } from '../support/providers/secret-parts.ts';
+import {
+  registerAndroids,
+  registerBrowsers,
+  registerIphones,
+} from '../support/providers/provider-device-pool.ts';
 import { openRedis } from '../support/redis.ts';
 import { readRedisContents } from '../support/redis-contents.ts';
 import { type OtlpReceiver, startOtlpReceiver } from '../support/traces/otlp-receiver.ts';
@@ -30,6 +43,17 @@ const WRONG_KEY = randomBytes(32).toString('hex');
 const WRONG_AUTH = randomBytes(32).toString('hex');
 const PASSWORD = randomBytes(16).toString('hex');
 const WRONG_PASSWORD = randomBytes(16).toString('hex');
+/** How Google's access tokens and all JSON Web Tokens begin; the latter have a JSON object first. */
+const TOKENS = [/ya29\./, /eyJ[\w-]{10,}\.eyJ/, /[Bb]earer [\w-]/, /vapid t=/];
+const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
+const PER_CHANNEL = 20;
+/** Faults of all providers, one after the other. */
+const FAULTS = [
+  { dropEvery: 5 },
+  { blackHole: true },
+  { refuseCredential: true, expireTokens: true },
+];
+const NO_FAULTS = { dropEvery: null, blackHole: false, refuseCredential: false };
 /** An address may have a secret of its receiver. */
 const WEBHOOK_PATH = `/${randomBytes(16).toString('hex')}`;
 
@@ -49,14 +73,13 @@ let keys: string[];
 
 beforeAll(async () => {
   receiver = await startOtlpReceiver();
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url };
-  fixture = await openProviderFixture({ dashboards: 1, env });
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url, CARILLON_DEMO: '1' };
+  fixture = await openProviderFixture({ dashboards: 1, ownMongodb: true, env });
   redis = await openRedis(fixture.stack.dev);
   if ('nodes' in redis) throw new Error('a cluster is not monitored');
   monitor = await redis.monitor();
   monitor.on('monitor', (_time: string, args: string[]) => commands.push(args.join(' ')));
-  tenant = await fixture.tenant();
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   connected = await newMqttDevice(tenant.dev);
   await connected.connect();
   webhook = await addReceiver(tenant, WEBHOOK_PATH);
@@ -64,7 +87,7 @@ beforeAll(async () => {
   keys = [
     ...[tenant.apiKey, WRONG_KEY, WRONG_AUTH, connected.auth],
     ...devices.map(({ auth }) => auth),
-    ...listSecretParts(fixture.credentials),
+    ...listSecretParts(),
     ...[webhook.secret.replace('whsec_', ''), WEBHOOK_PATH],
     ...(await useConsole()),
   ];
@@ -72,7 +95,7 @@ beforeAll(async () => {
   await failAtTheWebhook();
   await failAtProviders(devices);
   await failAtTheApi();
-});
+}, 400_000);
 afterAll(async () => {
   await connected?.disconnect();
   await webhook?.stop();
@@ -81,6 +104,14 @@ afterAll(async () => {
   await fixture?.close();
   await receiver?.close();
 });
+
+/** Lists pieces of the providers' secrets that nothing else contains: the lines in the middle of each private key. */
+function listSecretParts(): string[] {
+  const { apns, fcm } = fixture.credentials;
+  const pems = [apns.key, apns.certificateKey, fcm.serviceAccount.private_key];
+  const lines = pems.flatMap((pem) => pem.trim().split('\n').slice(1, -1));
+  return [...lines.filter((line) => line.length > 20), WEB_PUSH_PAIR.privateKey];
+}
 
 /** One device of each provider. */
 async function registerDevices(): Promise<ProviderDevice[]> {
@@ -135,7 +166,7 @@ async function failAtTheWebhook(): Promise<void> {
   await until(isRequested, { timeoutMs: 20_000, what: 'a request to the webhook' });
 }
 
-/** An error that is worth a retry and then a refused address, for each provider; at the end a refused credential. */
+/** For each provider an error that is worth a retry, then a refused address; then all faults; last a refused credential. */
 async function failAtProviders([
   iphone,
   android,
@@ -155,10 +186,34 @@ async function failAtProviders([
     // An Android device may still connect.
     if (channel !== 'fcm') await untilFinal(store, push, device.token);
   }
-  await sandbox.setFaults('apns', { refuseCredential: true });
-  const refused = await send(tenant, (await registerIphone(tenant.dev)).token, FIELDS);
-  await until(async () => (await sandbox.received(refused.id)).length > 0);
-  await sandbox.setFaults('apns', { refuseCredential: false });
+  const pools = [
+    await registerIphones(tenant, PER_CHANNEL),
+    await registerAndroids(tenant, PER_CHANNEL),
+    await registerBrowsers(tenant, sandbox, PER_CHANNEL),
+  ];
+  const tokens = pools.flatMap((pool) => pool.tokens);
+  const setFaults = (faults: object) =>
+    Promise.all(CHANNELS.map((channel) => sandbox.setFaults(channel, { ...NO_FAULTS, ...faults })));
+  for (const fault of FAULTS) {
+    await setFaults(fault);
+    const { id } = await send(tenant, tokens, FIELDS);
+    const areReached = async () =>
+      new Set((await sandbox.received(id)).map(({ channel }) => channel)).size === CHANNELS.length;
+    await until(areReached, { timeoutMs: 30_000 });
+    if ('refuseCredential' in fault) break;
+    // A circuit that is still open after one fault would send no request to the next.
+    await setFaults({});
+    const areAccepted = async () => {
+      const accepted = (await sandbox.received(id)).filter((one) => `${one.status}`[0] === '2');
+      return new Set(accepted.map(({ to }) => to)).size === tokens.length;
+    };
+    await until(areAccepted, { timeoutMs: 90_000 });
+  }
+  const list = ['credential', 'list', '--app', tenant.app];
+  await until(async () =>
+    JSON.stringify(await runCarillonJson(fixture.stack.home, ...list)).includes('refused'),
+  );
+  await setFaults({});
 }
 
 /** Requests that are refused for their content, for their key, and because MongoDB is frozen. */
@@ -188,12 +243,16 @@ async function failAtTheApi(): Promise<void> {
   });
 }
 
-const findKeys = (text: string) => keys.filter((key) => text.includes(key));
+const findKeys = (text: string) => [
+  ...keys.filter((key) => text.includes(key)),
+  ...TOKENS.filter((token) => token.test(text)).map(String),
+];
 
 test('no key is in a log, and no payload', () => {
   const lines = readLogLines(fixture.stack.home);
   expect(lines.filter((line) => line.includes('"level":50')).length).toBeGreaterThan(0);
-  expect(lines.filter((line) => line.includes('"wrong password"')).length).toBeGreaterThan(0);
+  for (const logged of ['"wrong password"', 'credential refused'])
+    expect(lines.filter((line) => line.includes(logged)).length).toBeGreaterThan(0);
   expect(lines.filter((line) => findKeys(line).length > 0)).toEqual([]);
   expect(lines.filter((line) => line.includes(PAYLOAD))).toEqual([]);
 });
@@ -250,4 +309,79 @@ test('neither is in a trace', async () => {
     ...findKeys(receiver.raw()),
     ...(receiver.raw().includes(PAYLOAD) ? [PAYLOAD] : []),
   ]).toEqual([]);
+});
+
+/** Variables that Node, the system and the libraries read; the last one is of the C library. */
+const OF_THE_SYSTEM =
+  /^(PATH|HOME|TZ|LANG|PWD|NODE_\w+|TMPDIR|MALLOC_(ARENA_MAX|MMAP_THRESHOLD_|TRIM_THRESHOLD_))$/;
+/** Where variables are read; the simulated device is a run of the command line. */
+const SOURCES: Record<string, string> = {
+  cli: 'services/cli/src/stack.ts',
+  sandbox: 'services/sandbox/src/main.ts',
+};
+
+interface RunningProcess {
+  service: string;
+  env: Map<string, string>;
+}
+
+/** All processes of the stack but the supervisor, which gives the others their variables. */
+function listProcesses(): RunningProcess[] {
+  return findProcesses(fixture.stack.home)
+    .map((pid) => ({ service: serviceOf(pid), env: readEnvironment(pid) }))
+    .filter(({ service }) => service !== 'supervisor');
+}
+
+function serviceOf(pid: number): string {
+  const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  return (
+    /(?:services|tools)\/([\w-]+)\//.exec(words)?.[1] ?? basename(words.split(/[\0 ]/)[0] ?? '')
+  );
+}
+
+function readEnvironment(pid: number): Map<string, string> {
+  const pairs = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0').filter(Boolean);
+  return new Map(pairs.map((pair) => [pair.replace(/=.*/s, ''), pair.replace(/^[^=]*=/, '')]));
+}
+
+/** The processes in whose environment a text is found. */
+function servicesKnowing(text: string): string[] {
+  const knowing = listProcesses().filter(({ env }) =>
+    [...env.values()].some((value) => value.includes(text)),
+  );
+  return [...new Set(knowing.map(({ service }) => service))].sort();
+}
+
+/** The code that reads the environment of a process; Redis and MongoDB read nothing of ours. */
+function readSource(service: string): string {
+  const file = SOURCES[service] ?? `services/${service}/src/environment.ts`;
+  return existsSync(join(ROOT, file)) ? read(file) + read('packages/runtime/src/env.ts') : '';
+}
+
+function read(file: string): string {
+  return readFileSync(join(ROOT, file), 'utf8');
+}
+
+test('a secret is given to the processes that use it, and to no other', () => {
+  const secrets = JSON.parse(readFileSync(join(fixture.stack.home, 'secrets.json'), 'utf8'));
+  const services = listProcesses().map(({ service }) => service);
+  expect(services).toEqual(expect.arrayContaining(['cli', 'sandbox', 'scheduler', 'mongod']));
+  expect(servicesKnowing(secrets.apiKeyPepper)).toEqual(['api', 'dashboard']);
+  expect(servicesKnowing(secrets.deviceAuthKeys)).toEqual(['api', 'device-gateway']);
+  expect(servicesKnowing(secrets.credentialKeys)).toEqual(['dashboard', 'delivery-worker']);
+  expect(servicesKnowing(secrets.apiKey)).toEqual([]);
+  const withData = ['api', 'dashboard', 'delivery-worker', 'device-gateway', 'scheduler'];
+  expect(servicesKnowing(fixture.stack.dev.mongodb)).toEqual(withData);
+  expect(servicesKnowing(fixture.stack.dev.redis)).toEqual(withData);
+});
+
+test('a process has no variable that its code does not read', () => {
+  const unread = listProcesses().flatMap(({ service, env }) => {
+    const names = [...env.keys()].filter((name) => !OF_THE_SYSTEM.test(name));
+    const source = readSource(service);
+    return names
+      .filter((name) => !new RegExp(`\\b${name.replace(/_FILE$/, '(_FILE)?')}\\b`).test(source))
+      .map((name) => `${service}: ${name}`);
+  });
+  expect(unread).toEqual([]);
 });

@@ -65,7 +65,7 @@ function profile(...args: string[]): Promise<Run> {
     const child = execFile(
       process.execPath,
       ['bench/profile/main.ts', ...args],
-      { cwd: ROOT, timeout: 55_000 },
+      { cwd: ROOT, timeout: 170_000 },
       (_error, stdout, stderr) => resolve({ code: child.exitCode, stdout, stderr }),
     );
   });

@@ -1,10 +1,10 @@
-// Checks what changed since the last commit, for a developer: types, lint, and the tests of the tier `fast` that import a
-// changed file or one that imports it, and so on; changed test files of other tiers too.
+// Checks what changed since the last commit, for a developer: types, lint, documents and lists, and the tests of the tier
+// `fast` that import a changed file or one that imports it, and so on; changed test files of other tiers too.
 
 import { fileURLToPath } from 'node:url';
 import { filesOf, readTiers } from '../support/jest/tiers.ts';
 import { listChangesSince } from './changes.ts';
-import { runGates } from './gates.ts';
+import { GATES, runGates } from './gates.ts';
 import { runProgram, select, stopWithSignals } from './run-part.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -20,7 +20,8 @@ const fast = readTiers(ROOT)
 const tests = listChangesSince(ROOT, 'HEAD').filter(
   (path) => path.endsWith('.test.ts') && !fast.includes(path),
 );
-const failed = await runGates(ROOT, ['types', 'types of the pages', 'lint']);
+const gates = Object.keys(GATES).filter((name) => name !== 'unused code');
+const failed = await runGates(ROOT, gates);
 await runTests(['--tier=fast', '--onlyChanged']);
 if (tests.length > 0) await runTests(select(tests));
 process.stdout.write(

@@ -1,3 +1,4 @@
+import { CHECKS } from '../../scripts/checks/checks.ts';
 import { type Outcome, runProgram } from './run-part.ts';
 
 const TIMEOUT_MS = 300_000;
@@ -8,6 +9,12 @@ export const GATES: Readonly<Record<string, readonly string[]>> = {
   'types of the pages': ['node_modules/.bin/tsc', '--noEmit', '-p', 'services/dashboard/web'],
   lint: ['node_modules/.bin/biome', 'check', '.'],
   'unused code': ['node_modules/.bin/knip', '--no-config-hints'],
+  ...Object.fromEntries(
+    Object.keys(CHECKS).map((name) => [
+      name,
+      ['node_modules/.bin/node', 'scripts/checks/main.ts', name],
+    ]),
+  ),
 };
 
 /** Runs checks side by side, and prints the output of each when it ends. @returns the names of those that failed */

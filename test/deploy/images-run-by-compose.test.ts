@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { inspectProcess, readPid } from '../support/deploy/container.ts';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { freePort } from '../../packages/presence/test/start-server.ts';
+import { NO_RIGHTS, readMemory, readPid, readRights } from '../support/deploy/container.ts';
 import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import { registerDevice } from '../support/register-device.ts';
@@ -16,9 +16,10 @@ const PROJECT = `carillon-test-${process.pid}`;
 const MAX_IMAGE_BYTES = 260 * 1_000_000;
 const MAX_BUILD_MS = 900_000;
 const READY_MS = 90_000;
-const MINUTES = 180_000;
 /** Within the longest stop_grace_period of the compose file, that of the gateway, all containers have stopped. */
 const STOP_MS = 72_000;
+
+jest.setTimeout(180_000);
 
 let engine: Engine;
 let env: Record<string, string>;
@@ -30,7 +31,7 @@ beforeAll(async () => {
   engine = await createEngine();
   const secrets = join(engine.folder, 'secrets');
   execFileSync(process.execPath, [join(ROOT, 'deploy/image/create-secrets.mjs'), secrets]);
-  ports = await Promise.all([1, 2, 3, 4, 5].map(findFreePort));
+  ports = await Promise.all([1, 2, 3, 4, 5].map(freePort));
   const [api, mqtt, mqtts, ws, console] = ports.map(String);
   env = {
     ...{ CARILLON_SECRETS: secrets, CARILLON_VERSION: 'test' },
@@ -46,17 +47,7 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const device of devices) await device.disconnect();
   await engine?.close();
-}, MINUTES);
-
-function findFreePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
-}
+});
 
 const compose = (...args: string[]) => engine.compose(env, '-p', PROJECT, ...args);
 const nameOf = (service: string) => `${PROJECT}_${service}_1`;
@@ -100,24 +91,20 @@ async function serveBoth(online: MqttDevice, message: string): Promise<void> {
   await offline.disconnect();
 }
 
-test(
-  'an online and an offline device are served',
-  async () => {
-    await compose('up', '-d', '--no-deps');
-    await untilReady();
-    const account = await carillon('account', 'create', 'Test', '--plan', 'pro');
-    const app = await carillon('app', 'create', 'Test', '--account', account.id ?? '');
-    dev = {
-      api: `http://127.0.0.1:${ports[0]}`,
-      app: app.id ?? '',
-      apiKey: app.apiKey ?? '',
-    };
-    const online = await newDevice();
-    await online.connect();
-    await serveBoth(online, 'first');
-  },
-  MINUTES,
-);
+test('an online and an offline device are served', async () => {
+  await compose('up', '-d', '--no-deps');
+  await untilReady();
+  const account = await carillon('account', 'create', 'Test', '--plan', 'pro');
+  const app = await carillon('app', 'create', 'Test', '--account', account.id ?? '');
+  dev = {
+    api: `http://127.0.0.1:${ports[0]}`,
+    app: app.id ?? '',
+    apiKey: app.apiKey ?? '',
+  };
+  const online = await newDevice();
+  await online.connect();
+  await serveBoth(online, 'first');
+});
 
 test('migrate has run once, whenever MongoDB was ready', async () => {
   const format = '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}';
@@ -129,125 +116,98 @@ test('migrate has run once, whenever MongoDB was ready', async () => {
   });
 });
 
-test(
-  'the console shows its pages, and a link of the command line creates the first operator',
-  async () => {
-    const base = env.CONSOLE_URL ?? '';
-    const page = await fetch(base);
-    expect(page.status).toBe(200);
-    const [, script = ''] =
-      /<script type="module"[^>]* src="([^"]+)"/.exec(await page.text()) ?? [];
-    expect((await fetch(new URL(script, base))).status).toBe(200);
-    const { link = '' } = await carillon('operator', 'set-up');
-    expect(link).toContain(`${base}/setup#token=`);
-    const response = await fetch(`${base}/api/setup`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', origin: base },
-      body: JSON.stringify({
-        ...{ token: link.split('=').at(-1), name: 'Ada', password: 'a long enough password' },
-      }),
-    });
-    expect(await response.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
-    expect(await carillon('operator', 'set-up')).toEqual({});
-  },
-  MINUTES,
-);
+test('the console shows its pages, and a link of the command line creates the first operator', async () => {
+  const base = env.CONSOLE_URL ?? '';
+  const page = await fetch(base);
+  expect(page.status).toBe(200);
+  const [, script = ''] = /<script type="module"[^>]* src="([^"]+)"/.exec(await page.text()) ?? [];
+  expect((await fetch(new URL(script, base))).status).toBe(200);
+  const { link = '' } = await carillon('operator', 'set-up');
+  expect(link).toContain(`${base}/setup#token=`);
+  const response = await fetch(`${base}/api/setup`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', origin: base },
+    body: JSON.stringify({
+      ...{ token: link.split('=').at(-1), name: 'Ada', password: 'a long enough password' },
+    }),
+  });
+  expect(await response.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
+  expect(await carillon('operator', 'set-up')).toEqual({});
+});
 
 test('every container is without root, capabilities, a writable root, and within its memory', async () => {
   for (const service of CONTAINERS) {
-    const found = await inspectProcess(engine, nameOf(service));
-    const { memoryLimit, memoryUsed, ...rights } = found;
-    expect({ service, ...rights }).toEqual({
-      service,
-      pid: expect.any(Number),
-      uid: SERVICES.includes(service) ? 65_532 : 999,
-      capabilities: Array(5).fill('0'.repeat(16)),
-      hasNoNewPrivileges: true,
-      hasReadOnlyRoot: true,
-    });
-    expect(memoryLimit).toBeLessThanOrEqual(1_536 * 1_048_576);
-    expect(memoryUsed).toBeLessThan(memoryLimit);
+    const pid = await readPid(engine, nameOf(service));
+    const uids = Array(4).fill(SERVICES.includes(service) ? 65_532 : 999);
+    expect({ service, ...readRights(pid) }).toMatchObject({ service, uids, ...NO_RIGHTS });
+    const { limit, used } = readMemory(pid);
+    expect(limit).toBeLessThanOrEqual(1_536 * 1_048_576);
+    expect(used).toBeLessThan(limit);
   }
 });
 
-test(
-  'a killed container is restarted, and devices are served again',
-  async () => {
-    for (const service of CONTAINERS) {
-      const killed = await readPid(engine, nameOf(service));
-      process.kill(killed, 'SIGKILL');
-      const isBack = async () => ![killed, 0].includes(await readPid(engine, nameOf(service)));
-      await until(isBack, { timeoutMs: 30_000, everyMs: 250, what: `${service} is back` });
-    }
-    await untilReady();
-    const online = await newDevice();
-    await until(() => online.connect().then(() => true), { timeoutMs: 30_000, everyMs: 500 });
-    await serveBoth(online, 'second');
-  },
-  MINUTES,
-);
+test('a killed container is restarted, and devices are served again', async () => {
+  for (const service of CONTAINERS) {
+    const killed = await readPid(engine, nameOf(service));
+    process.kill(killed, 'SIGKILL');
+    const isBack = async () => ![killed, 0].includes(await readPid(engine, nameOf(service)));
+    await until(isBack, { timeoutMs: 30_000, everyMs: 250, what: `${service} is back` });
+  }
+  await untilReady();
+  const online = await newDevice();
+  await until(() => online.connect().then(() => true), { timeoutMs: 30_000, everyMs: 500 });
+  await serveBoth(online, 'second');
+});
 
-test(
-  'no secret is in an image, a container’s settings or a log',
-  async () => {
-    const folder = env.CARILLON_SECRETS ?? '';
-    const keys = ['api-key-pepper', 'device-auth-keys', 'credential-keys'].map(
-      (name) => readFileSync(join(folder, name), 'utf8').trim().split(':').at(-1) ?? '',
-    );
-    const names = [...CONTAINERS, 'migrate'].map(nameOf);
-    const images = [...SERVICES, 'cli'].map((name) => `carillon/${name}:test`);
-    const logs = await Promise.all(names.map((name) => engine.podman('logs', name)));
-    const texts = [
-      await engine.podman('inspect', ...names),
-      await engine.podman('image', 'inspect', ...images),
-      ...logs,
+test('no secret is in an image, a container’s settings or a log', async () => {
+  const folder = env.CARILLON_SECRETS ?? '';
+  const keys = ['api-key-pepper', 'device-auth-keys', 'credential-keys'].map(
+    (name) => readFileSync(join(folder, name), 'utf8').trim().split(':').at(-1) ?? '',
+  );
+  const names = [...CONTAINERS, 'migrate'].map(nameOf);
+  const images = [...SERVICES, 'cli'].map((name) => `carillon/${name}:test`);
+  const logs = await Promise.all(names.map((name) => engine.podman('logs', name)));
+  const texts = [
+    await engine.podman('inspect', ...names),
+    await engine.podman('image', 'inspect', ...images),
+    ...logs,
+  ];
+  // The search would find nothing in texts that are empty.
+  expect(texts.join('')).toContain('ready');
+  expect(readdirSync(folder).length).toBeGreaterThan(4);
+  for (const key of keys) {
+    expect(key).toMatch(/^[0-9a-f]{64}$/);
+    expect(texts.filter((text) => text.includes(key))).toEqual([]);
+  }
+});
+
+test('an image is small, names its version, and has no shell and no package manager', async () => {
+  const programs = ['/bin/sh', '/usr/bin/apt-get', '/usr/local/bin/npm', '/usr/local/bin/pnpm'];
+  const script = `console.log(JSON.stringify(${JSON.stringify(programs)}.filter(require('fs').existsSync)))`;
+  for (const name of [...SERVICES, 'cli', 'sandbox']) {
+    const image = `carillon/${name}:test`;
+    const [facts] = JSON.parse(await engine.podman('image', 'inspect', image)) as [
+      { Size: number; Labels: Record<string, string>; User: string },
     ];
-    // The search would find nothing in texts that are empty.
-    expect(texts.join('')).toContain('ready');
-    expect(readdirSync(folder).length).toBeGreaterThan(4);
-    for (const key of keys) {
-      expect(key).toMatch(/^[0-9a-f]{64}$/);
-      expect(texts.filter((text) => text.includes(key))).toEqual([]);
-    }
-  },
-  MINUTES,
-);
+    process.stdout.write(`carillon/${name}: ${Math.round(facts.Size / 1_000_000)} MB\n`);
+    expect(facts.Size).toBeLessThanOrEqual(MAX_IMAGE_BYTES);
+    expect(facts.User).toBe('65532:65532');
+    expect(facts.Labels).toMatchObject({
+      'org.opencontainers.image.version': 'test',
+      'org.opencontainers.image.revision': 'unknown',
+    });
+    expect([name, JSON.parse(await runNode(name, script))]).toEqual([name, []]);
+  }
+});
 
-test(
-  'an image is small, names its version, and has no shell and no package manager',
-  async () => {
-    const programs = ['/bin/sh', '/usr/bin/apt-get', '/usr/local/bin/npm', '/usr/local/bin/pnpm'];
-    const script = `console.log(JSON.stringify(${JSON.stringify(programs)}.filter(require('fs').existsSync)))`;
-    for (const name of [...SERVICES, 'cli', 'sandbox']) {
-      const image = `carillon/${name}:test`;
-      const [facts] = JSON.parse(await engine.podman('image', 'inspect', image)) as [
-        { Size: number; Labels: Record<string, string>; User: string },
-      ];
-      process.stdout.write(`carillon/${name}: ${Math.round(facts.Size / 1_000_000)} MB\n`);
-      expect(facts.Size).toBeLessThanOrEqual(MAX_IMAGE_BYTES);
-      expect(facts.User).toBe('65532:65532');
-      expect(facts.Labels).toMatchObject({
-        'org.opencontainers.image.version': 'test',
-        'org.opencontainers.image.revision': 'unknown',
-      });
-      expect([name, JSON.parse(await runNode(name, script))]).toEqual([name, []]);
-    }
-  },
-  MINUTES,
-);
-
-test(
-  'an image has JavaScript only: Node needs 12 MB in each process to strip types',
-  async () => {
-    const script = `
-      const { globSync } = require('fs');
-      const count = (kind) => globSync('{packages,services}/*/src/**/*.' + kind, { cwd: '/app' }).length;
-      console.log(JSON.stringify([count('ts'), count('js') > 50]));`;
-    for (const name of [...SERVICES, 'cli', 'sandbox'])
-      expect([name, JSON.parse(await runNode(name, script))]).toEqual([name, [0, true]]);
-  },
-  MINUTES,
-);
+test('an image has JavaScript only: Node needs 12 MB in each process to strip types', async () => {
+  const script = `
+    const { globSync } = require('fs');
+    const count = (kind) => globSync('{packages,services}/*/src/**/*.' + kind, { cwd: '/app' }).length;
+    console.log(JSON.stringify([count('ts'), count('js') > 50]));`;
+  for (const name of [...SERVICES, 'cli', 'sandbox'])
+    expect([name, JSON.parse(await runNode(name, script))]).toEqual([name, [0, true]]);
+});
 
 /** Runs a script in an image, within 256 MB. */
 function runNode(image: string, script: string): Promise<string> {
@@ -266,18 +226,25 @@ test('Node’s heap stays below the container’s memory', async () => {
   expect(limit).toBeGreaterThan(128);
   expect(limit).toBeLessThan(200);
   expect(kept).toBe(100);
-}, 60_000);
+});
+
+test('the stack stops within its deadline and leaves nothing', async () => {
+  for (const device of devices) await device.disconnect();
+  const startedAt = performance.now();
+  await compose('down', '--volumes');
+  expect(performance.now() - startedAt).toBeLessThan(STOP_MS);
+  expect(await engine.podman('ps', '--all', '--quiet')).toBe('');
+});
 
 test(
-  'the stack stops within its deadline and leaves nothing',
+  'a second build has the same digest',
   async () => {
-    for (const device of devices) await device.disconnect();
-    const startedAt = performance.now();
-    await compose('down', '--volumes');
-    expect(performance.now() - startedAt).toBeLessThan(STOP_MS);
-    expect(await engine.podman('ps', '--all', '--quiet')).toBe('');
+    await engine.build('scheduler', 'carillon/again:test', ['--no-cache', '--layers']);
+    const idOf = (name: string) =>
+      engine.podman('image', 'inspect', '--format', '{{.Id}}', `carillon/${name}:test`);
+    expect(await idOf('again')).toBe(await idOf('scheduler'));
   },
-  MINUTES,
+  MAX_BUILD_MS,
 );
 
 test('hadolint finds no fault in the Dockerfile', async () => {

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { MongoClient } from 'mongodb';
 import { startRedis, type TestServer } from '../../packages/presence/test/start-server.ts';
@@ -13,6 +13,7 @@ import {
   openSocket,
   sendAndRead,
 } from '../../services/device-gateway/test/raw-connection.ts';
+import { NO_RIGHTS, readRights } from '../support/deploy/container.ts';
 import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
 import { findWorkloads, type Workload } from '../support/k8s/manifest.ts';
 import { type PodSettings, type RunningPod, startPod, untilReady } from '../support/k8s/pods.ts';
@@ -32,203 +33,188 @@ const ALL = 'test/deploy/all-components';
 const CONNECTION_ACCEPTED = [0x20, 2, 0, 0];
 const MAX_BUILD_MS = 900_000;
 
-describe('the pods of Kubernetes, run by podman', () => {
-  const folder = createTemporaryFolder();
-  let engine: Engine;
-  const servers: TestServer[] = [];
-  const workloads = new Map<string, Workload[]>();
-  let secrets: Record<string, string> = {};
-  /** Names and specifications of the pods that were run: overlays have many of them in common. */
-  const played = new Set<string>();
+jest.setTimeout(120_000);
 
-  /** Finds a workload in the overlay that is named, or in the first that has it. */
-  function findWorkload(name: string, overlay?: string): Workload {
-    const candidates = overlay ? workloads.get(overlay) : [...workloads.values()].flat();
-    const workload = candidates?.find((candidate) => candidate.name === name);
-    if (workload === undefined) throw new Error(`${name} is not rendered`);
-    return workload;
+const folder = createTemporaryFolder();
+let engine: Engine;
+const servers: TestServer[] = [];
+const workloads = new Map<string, Workload[]>();
+let secrets: Record<string, string> = {};
+/** Names and specifications of the pods that were run: overlays have many of them in common. */
+const played = new Set<string>();
+
+/** Finds a workload in the overlay that is named, or in the first that has it. */
+function findWorkload(name: string, overlay?: string): Workload {
+  const candidates = overlay ? workloads.get(overlay) : [...workloads.values()].flat();
+  const workload = candidates?.find((candidate) => candidate.name === name);
+  if (workload === undefined) throw new Error(`${name} is not rendered`);
+  return workload;
+}
+
+async function runPod<T>(
+  name: string,
+  use: (pod: RunningPod) => Promise<T>,
+  { overlay, ...more }: Partial<PodSettings> & { overlay?: string } = {},
+): Promise<T> {
+  const settings = { folder, secrets, ...more };
+  const workload = findWorkload(name, overlay);
+  played.add(describePod(workload));
+  const pod = await startPod(engine.program, workload, settings);
+  try {
+    return await use(pod);
+  } finally {
+    await pod.stop();
   }
+}
 
-  async function runPod<T>(
-    name: string,
-    use: (pod: RunningPod) => Promise<T>,
-    { overlay, ...more }: Partial<PodSettings> & { overlay?: string } = {},
-  ): Promise<T> {
-    const settings = { folder, secrets, ...more };
-    const workload = findWorkload(name, overlay);
-    played.add(describePod(workload));
-    const pod = await startPod(engine.program, workload, settings);
-    try {
-      return await use(pod);
-    } finally {
-      await pod.stop();
-    }
+beforeAll(async () => {
+  // In this order: what several overlays have is run as dev has it.
+  for (const one of [DEV, ...RENDERED]) workloads.set(one, findWorkloads(await render(one)));
+  engine = await createEngine();
+  await buildDataServers(engine);
+  for (const name of [...SERVICES, 'migrate']) {
+    const { image } = findWorkload(name).container;
+    await engine.build(name === 'migrate' ? 'cli' : name, image, ['--layers']);
   }
-
-  beforeAll(async () => {
-    // In this order: what several overlays have is run as dev has it.
-    for (const one of [DEV, ...RENDERED]) workloads.set(one, findWorkloads(await render(one)));
-    engine = await createEngine();
-    await buildDataServers(engine);
-    for (const name of [...SERVICES, 'migrate']) {
-      const { image } = findWorkload(name).container;
-      await engine.build(name === 'migrate' ? 'cli' : name, image, ['--layers']);
-    }
-    const mongod = await startMongod();
-    servers.push(mongod);
-    const redis = await startRedis();
-    servers.push(redis);
-    secrets = {
-      MONGODB_URI: `mongodb://127.0.0.1:${mongod.port}/carillon`,
-      REDIS_URL: redis.url,
-      API_KEY_PEPPER: 'pepper'.repeat(8),
-      DEVICE_AUTH_KEYS: `1:${'ab'.repeat(32)}`,
-      CREDENTIAL_KEYS: `1:${'cd'.repeat(32)}`,
-      ...createCertificate(join(folder, 'created')),
-    };
-  }, MAX_BUILD_MS);
-  afterAll(async () => {
-    for (const server of servers) await server.stop();
-    await engine?.close();
-  });
-
-  test('migrate succeeds under its own security context', async () => {
-    await runPod('migrate', endsWell);
-  });
-
-  async function endsWell(pod: RunningPod): Promise<void> {
-    const findEnd = async () => {
-      const state = await pod.inspect();
-      return !state.isRunning && state;
-    };
-    expect(await until(findEnd, { timeoutMs: 40_000 })).toMatchObject({ exitCode: 0 });
-  }
-
-  test.each(SERVICES)('%s gets ready under its own security context', async (name) => {
-    await runPod(name, async (pod) => {
-      await untilReady(pod);
-      await expectConfined(name, pod, 65_532);
-    });
-  });
-
-  test('the canary’s pushes arrive', async () => {
-    await runPod('api', (api) =>
-      runPod('device-gateway', (gateway) =>
-        runPod('delivery-worker', async () => {
-          const env = {
-            CARILLON_API: `http://${api.addresses.API_LISTEN}`,
-            CARILLON_MQTT: `mqtt://${gateway.addresses.MQTT_LISTEN}`,
-          };
-          await runPod('canary', delivers, { env, secrets: await createApp(secrets) });
-        }),
-      ),
-    );
-  }, 120_000);
-
-  test('a device connects to the gateway of prod by TLS, behind a load balancer', async () => {
-    await runPod(
-      'api',
-      (api) =>
-        runPod(
-          'device-gateway',
-          async (gateway) => {
-            await Promise.all([untilReady(api), untilReady(gateway)]);
-            const { CARILLON_APP: app = '' } = await createApp(secrets);
-            const dev = { api: `http://${api.addresses.API_LISTEN}`, app };
-            const port = Number(gateway.addresses.MQTTS_LISTEN?.split(':')[1]);
-            const credentials = await registerDevice(dev);
-            expect(await connectBehindBalancer(port, secrets['ca.pem'] ?? '', credentials)).toEqual(
-              CONNECTION_ACCEPTED,
-            );
-            await expectConfined('device-gateway', gateway, 65_532);
-          },
-          { overlay: PROD },
-        ),
-      { overlay: PROD },
-    );
-  }, 120_000);
-
-  test('the migration of prod succeeds', async () => {
-    await runPod('migrate', endsWell, { overlay: PROD });
-  });
-
-  test('every service gets ready with own authorities, and with a Redis for presence', async () => {
-    const tls = await createTlsServers();
-    const [redis, presence] = [await tls.startRedis(), await tls.startRedis()];
-    const mongod = await tls.startMongod();
-    servers.push(redis, presence, mongod);
-    const own = '/run/authorities/mongodb.pem';
-    const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon?tls=true&tlsCAFile=${own}`;
-    const more = {
-      overlay: ALL,
-      secrets: {
-        ...{ ...secrets, MONGODB_URI },
-        ...{ REDIS_URL: redis.url, PRESENCE_REDIS_URL: presence.url },
-        OIDC_CLIENT_SECRET: 'secret',
-      },
-      authorities: { 'mongodb.pem': tls.ca, 'redis.pem': tls.ca },
-    };
-    await runPod('migrate', endsWell, more);
-    const names = SERVICES.filter((name) => name !== 'sandbox');
-    for (const name of [...names, 'delivery-worker-providers'])
-      await runPod(name, untilReady, more);
-  }, 120_000);
-
-  test('every other Deployment of the overlays gets ready', async () => {
-    // The other one is run above, with the authorities that it needs.
-    for (const overlay of RENDERED.filter((folder) => folder !== ALL))
-      for (const workload of workloads.get(overlay) ?? [])
-        if (workload.manifest.kind === 'Deployment' && !played.has(describePod(workload)))
-          await runPod(workload.name, untilReady, { overlay });
-  }, 120_000);
-
-  async function delivers(canary: RunningPod): Promise<void> {
-    const name = 'carillon_canary_delivery_seconds_count';
-    const count = async () => (await readMetric(`http://127.0.0.1:${canary.port}`, name))[''] ?? 0;
-    const options = { timeoutMs: 60_000, what: 'a push of the canary has arrived' };
-    await until(async () => (await count()) > 0, options);
-    await expectConfined('canary', canary, 65_532);
-  }
-
-  test('mongodb becomes a replica set, and a transaction is committed', async () => {
-    await runPod('mongodb', async (pod) => {
-      await useMongodb(pod.port);
-      await expectConfined('mongodb', pod, 999);
-    });
-  });
-
-  test('valkey keeps its data and evicts none', async () => {
-    await runPod('valkey', async (pod) => {
-      const redis = new Redis(pod.port, '127.0.0.1', { retryStrategy: () => 200 });
-      try {
-        expect(await redis.ping()).toBe('PONG');
-        const settings = ['maxmemory-policy', 'appendonly', 'protected-mode'];
-        for (const [index, value] of ['noeviction', 'yes', 'no'].entries()) {
-          expect((await redis.config('GET', settings[index] ?? ''))?.[1]).toBe(value);
-        }
-      } finally {
-        redis.disconnect();
-      }
-      await expectConfined('valkey', pod, 999);
-    });
-  });
-
-  async function expectConfined(name: string, pod: RunningPod, user: number): Promise<void> {
-    const limits = findWorkload(name).container.resources;
-    const { status, root } = await pod.readStatus();
-    expect(status).toMatchObject({
-      Uid: Array(4).fill(user).join('\t'),
-      CapEff: '0000000000000000',
-      CapBnd: '0000000000000000',
-      NoNewPrivs: '1',
-      Seccomp: '2',
-    });
-    expect(root.split(',')).toContain('ro');
-    const { memory } = await pod.inspect();
-    const [, digits, unit] = /^(\d+)(Mi|Gi)$/.exec(limits?.limits?.memory ?? '') ?? [];
-    expect(memory).toBe(Number(digits) * 1_024 ** (unit === 'Gi' ? 3 : 2));
-  }
+  const mongod = await startMongod();
+  servers.push(mongod);
+  const redis = await startRedis();
+  servers.push(redis);
+  secrets = {
+    MONGODB_URI: `mongodb://127.0.0.1:${mongod.port}/carillon`,
+    REDIS_URL: redis.url,
+    API_KEY_PEPPER: 'pepper'.repeat(8),
+    DEVICE_AUTH_KEYS: `1:${'ab'.repeat(32)}`,
+    CREDENTIAL_KEYS: `1:${'cd'.repeat(32)}`,
+    ...createCertificate(join(folder, 'created')),
+  };
+}, MAX_BUILD_MS);
+afterAll(async () => {
+  for (const server of servers) await server.stop();
+  await engine?.close();
 });
+
+test('migrate succeeds under its own security context', async () => {
+  await runPod('migrate', endsWell);
+});
+
+async function endsWell(pod: RunningPod): Promise<void> {
+  const findEnd = async () => {
+    const state = await pod.inspect();
+    return !state.isRunning && state;
+  };
+  expect(await until(findEnd, { timeoutMs: 40_000 })).toMatchObject({ exitCode: 0 });
+}
+
+test.each(SERVICES)('%s gets ready under its own security context', async (name) => {
+  await runPod(name, async (pod) => {
+    await untilReady(pod);
+    await expectConfined(name, pod, 65_532);
+  });
+});
+
+test('the canary’s pushes arrive', async () => {
+  await runPod('api', (api) =>
+    runPod('device-gateway', (gateway) =>
+      runPod('delivery-worker', async () => {
+        const env = {
+          CARILLON_API: `http://${api.addresses.API_LISTEN}`,
+          CARILLON_MQTT: `mqtt://${gateway.addresses.MQTT_LISTEN}`,
+        };
+        await runPod('canary', delivers, { env, secrets: await createApp(secrets) });
+      }),
+    ),
+  );
+});
+
+test('a device connects to the gateway of prod by TLS, behind a load balancer', async () => {
+  const connect = async (api: RunningPod, gateway: RunningPod) => {
+    await Promise.all([untilReady(api), untilReady(gateway)]);
+    const { CARILLON_APP: app = '' } = await createApp(secrets);
+    const device = await registerDevice({ api: `http://${api.addresses.API_LISTEN}`, app });
+    const port = Number(gateway.addresses.MQTTS_LISTEN?.split(':')[1]);
+    const reply = await connectBehindBalancer(port, secrets['ca.pem'] ?? '', device);
+    expect(reply).toEqual(CONNECTION_ACCEPTED);
+    await expectConfined('device-gateway', gateway, 65_532);
+  };
+  const overlay = { overlay: PROD };
+  const withGateway = (api: RunningPod) =>
+    runPod('device-gateway', (gateway) => connect(api, gateway), overlay);
+  await runPod('api', withGateway, overlay);
+});
+
+test('the migration of prod succeeds', async () => {
+  await runPod('migrate', endsWell, { overlay: PROD });
+});
+
+test('every service gets ready with own authorities, and with a Redis for presence', async () => {
+  const tls = await createTlsServers();
+  const [redis, presence] = [await tls.startRedis(), await tls.startRedis()];
+  const mongod = await tls.startMongod();
+  servers.push(redis, presence, mongod);
+  const own = '/run/authorities/mongodb.pem';
+  const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon?tls=true&tlsCAFile=${own}`;
+  const more = {
+    overlay: ALL,
+    secrets: {
+      ...{ ...secrets, MONGODB_URI },
+      ...{ REDIS_URL: redis.url, PRESENCE_REDIS_URL: presence.url },
+      OIDC_CLIENT_SECRET: 'secret',
+    },
+    authorities: { 'mongodb.pem': tls.ca, 'redis.pem': tls.ca },
+  };
+  await runPod('migrate', endsWell, more);
+  const names = SERVICES.filter((name) => name !== 'sandbox');
+  for (const name of [...names, 'delivery-worker-providers']) await runPod(name, untilReady, more);
+});
+
+test('every other Deployment of the overlays gets ready', async () => {
+  // The other one is run above, with the authorities that it needs.
+  for (const overlay of RENDERED.filter((folder) => folder !== ALL))
+    for (const workload of workloads.get(overlay) ?? [])
+      if (workload.manifest.kind === 'Deployment' && !played.has(describePod(workload)))
+        await runPod(workload.name, untilReady, { overlay });
+});
+
+async function delivers(canary: RunningPod): Promise<void> {
+  const name = 'carillon_canary_delivery_seconds_count';
+  const count = async () => (await readMetric(`http://127.0.0.1:${canary.port}`, name))[''] ?? 0;
+  const options = { timeoutMs: 60_000, what: 'a push of the canary has arrived' };
+  await until(async () => (await count()) > 0, options);
+  await expectConfined('canary', canary, 65_532);
+}
+
+test('mongodb becomes a replica set, and a transaction is committed', async () => {
+  await runPod('mongodb', async (pod) => {
+    await useMongodb(pod.port);
+    await expectConfined('mongodb', pod, 999);
+  });
+});
+
+test('valkey keeps its data and evicts none', async () => {
+  await runPod('valkey', async (pod) => {
+    const redis = new Redis(pod.port, '127.0.0.1', { retryStrategy: () => 200 });
+    try {
+      expect(await redis.ping()).toBe('PONG');
+      const settings = ['maxmemory-policy', 'appendonly', 'protected-mode'];
+      for (const [index, value] of ['noeviction', 'yes', 'no'].entries()) {
+        expect((await redis.config('GET', settings[index] ?? ''))?.[1]).toBe(value);
+      }
+    } finally {
+      redis.disconnect();
+    }
+    await expectConfined('valkey', pod, 999);
+  });
+});
+
+async function expectConfined(name: string, pod: RunningPod, user: number): Promise<void> {
+  const limits = findWorkload(name).container.resources;
+  const own = { uids: Array(4).fill(user), seccomp: '2' };
+  expect(readRights(await pod.readPid())).toMatchObject({ ...own, ...NO_RIGHTS });
+  const { memory } = await pod.inspect();
+  const [, digits, unit] = /^(\d+)(Mi|Gi)$/.exec(limits?.limits?.memory ?? '') ?? [];
+  expect(memory).toBe(Number(digits) * 1_024 ** (unit === 'Gi' ? 3 : 2));
+}
 
 const describePod = ({ name, pod }: Workload) => `${name} ${JSON.stringify(pod)}`;
 

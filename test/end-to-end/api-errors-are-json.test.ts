@@ -5,8 +5,11 @@ import {
   sendRawBytes,
   sendRawRequest,
 } from '../support/end-to-end/raw-request.ts';
-import { newMqttDevice } from '../support/mqtt-device.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { restartApis } from '../support/restart-apis.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 /** As long and of the letters that a real key has. */
@@ -31,10 +34,13 @@ const ENDPOINTS = [
 let stack: Stack;
 let token: string;
 beforeAll(async () => {
-  stack = await startStack({ env: { CARILLON_ADDRESS_LIMITS: 'off' } });
-  ({ token } = await newMqttDevice(stack.dev));
+  stack = await useKillableStack();
+  ({ token } = await registerDevice(stack.dev));
 });
-afterAll(() => stack?.stop());
+afterAll(async () => {
+  await restartApis(stack);
+  await stack.stop();
+});
 
 describe('the key', () => {
   test.each(ENDPOINTS)('%s %s is refused without a key or with a wrong one', async (...to) => {
@@ -128,20 +134,22 @@ test('invalid bytes after a push do not replace its response', async () => {
 
 test('no log line of any process holds a key, right or wrong', async () => {
   const keys = [CANARY, stack.dev.apiKey];
-  stack.kill('mongodb', 'SIGSTOP');
-  try {
-    await Promise.all(keys.flatMap((key) => askInManyWays(key)));
-  } finally {
-    stack.kill('mongodb', 'SIGCONT');
-  }
-  const { requestId = 'none' } = await sendRequest({ method: 'GET', path: withKey('/last') });
-  const lines = await until(() => {
+  await whileFrozen(stack, [{ service: 'mongodb' }], () =>
+    Promise.all(keys.flatMap((key) => askInManyWays(key))),
+  );
+  // Each of both processes logs a later request.
+  const last: string[] = [];
+  const lines = await until(async () => {
+    const { requestId = 'none' } = await sendRequest({ method: 'GET', path: withKey('/last') });
+    last.push(requestId);
     const all = readLogLines(stack.home);
-    return all.some((line) => line.includes(requestId)) && all;
+    const isLogged = (file: string) =>
+      all.some((line) => line.startsWith(file) && last.some((id) => line.includes(id)));
+    return isLogged('api-0.log: ') && isLogged('api-1.log: ') && all;
   });
   const secretPattern = new RegExp(`${keys.join('|')}|api_key=`);
   expect(lines.filter((line) => secretPattern.test(line))).toEqual([]);
-  expect(lines.find((line) => /^api-0.log.*"level":50/.test(line))).toBeDefined();
+  expect(lines.find((line) => /^api-[01].log.*"level":50/.test(line))).toBeDefined();
 });
 
 /** Requests that succeed, are refused, and fail while MongoDB is frozen. */

@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis } from '../../packages/presence/src/redis.ts';
-import { removeRateLimit } from '../support/carillon.ts';
 import {
   getOutcomes,
   type Sent,
@@ -8,22 +7,22 @@ import {
   untilInbox,
   untilOutcome,
 } from '../support/end-to-end/pushes.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { emptyRedis, listKeys, openRedis } from '../support/redis.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-/** A claim whose worker died is taken over within its lease of 6 s and the reconciler's tick. */
-const TAKEN_OVER_MS = 30_000;
+const PAIR = [0, 1];
 
 let stack: Stack;
 let mongo: TestMongo;
 let redis: Redis;
 let devices: MqttDevice[] = [];
 beforeAll(async () => {
-  stack = await startStack();
-  await removeRateLimit(stack);
+  stack = await useKillableStack();
   mongo = await openMongo(stack.dev);
   redis = await openRedis(stack.dev);
 });
@@ -38,17 +37,6 @@ beforeEach(() => {
 afterEach(() => Promise.all(devices.map((device) => device.disconnect())));
 
 describe('a delivery-worker killed between dispatch and settling', () => {
-  test('leaves a receipt that counts, and the push is not sent again', async () => {
-    const device = await connectedDevice();
-    device.holdReceipts();
-    const push = await send(stack, device.token);
-    await device.waitFor(1);
-    await killWorkerWithClaim(push.id);
-    device.releaseReceipts();
-    await untilOutcome(stack, push.id, [device.token], 'delivered');
-    await expectOnly([device], 1);
-  });
-
   test('leaves the push of a device without a receipt pending, until its next connect', async () => {
     const device = await connectedDevice();
     device.holdReceipts();
@@ -65,7 +53,7 @@ describe('a delivery-worker killed between dispatch and settling', () => {
     await expectOnly([device], 2);
   });
 
-  test('leaves each recipient of a batch with its own outcome', async () => {
+  test('leaves each recipient with its own outcome: late receipts count, and nothing is sent again', async () => {
     const quick = await Promise.all(Array.from({ length: 10 }, connectedDevice));
     const slow = await Promise.all(Array.from({ length: 10 }, connectedDevice));
     const offline = await newDevice();
@@ -76,8 +64,7 @@ describe('a delivery-worker killed between dispatch and settling', () => {
     await killWorkerWithClaim(push.id);
     await Promise.all([...quick, ...slow].map((device) => device.waitFor(1)));
     for (const device of slow) device.releaseReceipts();
-    const pollOptions = { timeoutMs: TAKEN_OVER_MS, everyMs: 300 };
-    await until(async () => (await getOutcomes(stack, push.id)).delivered === 20, pollOptions);
+    await until(async () => (await getOutcomes(stack, push.id)).delivered === 20, { everyMs: 300 });
     expect(await getOutcomes(stack, push.id)).toEqual({ delivered: 20, inbox: 1 });
     await expectOnly([...quick, ...slow], 1);
     await offline.connect();
@@ -90,13 +77,14 @@ describe('Redis emptied before a job is taken', () => {
   test('loses no push, for a connected device and for an offline one', async () => {
     const connected = await connectedDevice();
     const offline = await newDevice();
-    const frozen = await freezeThoseWhoTakeJobs();
-    const push = await send(stack, [connected.token, offline.token]);
-    await until(() => jobsOf(push.id));
-    await emptyRedis(redis);
-    expect(await jobsOf(push.id)).toBeUndefined();
-    frozen.letGo();
-    expect((await connected.waitFor(1, { timeoutMs: 20_000 }))[0]?.payload).toBe(push.payload);
+    const push = await whileNoJobIsTaken(async () => {
+      const sent = await send(stack, [connected.token, offline.token]);
+      await until(() => jobsOf(sent.id));
+      await emptyRedis(redis);
+      expect(await jobsOf(sent.id)).toBeUndefined();
+      return sent;
+    });
+    expect((await connected.waitFor(1))[0]?.payload).toBe(push.payload);
     await untilInbox(stack, offline.token, [push.id]);
     await offline.connect();
     expect((await offline.waitFor(1))[0]?.payload).toBe(push.payload);
@@ -106,17 +94,17 @@ describe('Redis emptied before a job is taken', () => {
 
   test('loses none of many pushes to a device, and none overtakes in its inbox', async () => {
     const device = await newDevice();
-    const frozen = await freezeThoseWhoTakeJobs();
     const sent: Sent[] = [];
-    for (let n = 0; n < 30; n += 1) sent.push(await send(stack, device.token));
-    await emptyRedis(redis);
-    frozen.letGo();
+    await whileNoJobIsTaken(async () => {
+      for (let n = 0; n < 30; n += 1) sent.push(await send(stack, device.token));
+      await emptyRedis(redis);
+    });
     // The device's info lists pushes before they have a row, and only rows have an order.
     const rows = { push: { $in: sent.map(({ id }) => id) } };
     const countRows = () => mongo.db.collection('inbox').countDocuments(rows);
-    await until(async () => (await countRows()) === sent.length, { timeoutMs: 20_000 });
+    await until(async () => (await countRows()) === sent.length);
     await device.connect();
-    const arrivals = await device.waitFor(sent.length, { timeoutMs: 20_000 });
+    const arrivals = await device.waitFor(sent.length);
     expect(arrivals.map(({ payload }) => payload)).toEqual(sent.map(({ payload }) => payload));
   });
 
@@ -128,7 +116,7 @@ describe('Redis emptied before a job is taken', () => {
     // And once more, in case something was added only after the response.
     await until(() => Date.now() > schedule * 1_000 - 1_500);
     await emptyRedis(redis);
-    const [arrival] = await device.waitFor(1, { timeoutMs: 14_000 });
+    const [arrival] = await device.waitFor(1);
     const arrivedAt = performance.timeOrigin + (arrival?.receivedAtMs ?? 0);
     expect(arrivedAt).toBeGreaterThanOrEqual(schedule * 1_000);
     await untilOutcome(stack, push.id, [device.token], 'delivered');
@@ -153,27 +141,24 @@ async function connectedDevice(): Promise<MqttDevice> {
   return device;
 }
 
-/** Kills the worker with SIGKILL, and proves that it had not settled; a new one comes. */
+/** Kills the workers with SIGKILL, and proves that none had settled; new ones come. */
 async function killWorkerWithClaim(push: string): Promise<void> {
-  const killed = stack.kill('delivery-worker', 'SIGKILL');
+  const killed = PAIR.map((index) => stack.kill('delivery-worker', 'SIGKILL', index));
   const claimedPush = await mongo.db.collection<{ _id: string }>('pushes').findOne({ _id: push });
-  await stack.waitForRestart('delivery-worker', killed);
+  for (const [index, pid] of killed.entries())
+    await stack.waitForRestart('delivery-worker', pid, index);
   expect(claimedPush).toMatchObject({
     state: 'open',
     work: { state: 'ready', claim: expect.anything() },
   });
 }
 
-/** Suspends worker and scheduler: new pushes stay where the API has stored them. */
-async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
+/** Suspends workers and schedulers during a task: new pushes stay where the API has stored them. */
+async function whileNoJobIsTaken<T>(task: () => Promise<T>): Promise<T> {
   await until(async () => (await redis.llen('bull:send:active')) === 0);
   const services = ['scheduler', 'delivery-worker'];
-  for (const service of services) stack.kill(service, 'SIGSTOP');
-  return {
-    letGo: () => {
-      for (const service of services) stack.kill(service, 'SIGCONT');
-    },
-  };
+  const frozen = services.flatMap((service) => PAIR.map((index) => ({ service, index })));
+  return whileFrozen(stack, frozen, task);
 }
 
 /** The keys of a push's jobs; undefined when there is none. */
@@ -189,6 +174,6 @@ async function expectOnly(some: readonly MqttDevice[], sofar: number): Promise<v
     some.map(({ token }) => token),
   );
   for (const device of some) {
-    expect(await device.waitFor(sofar + 1, { timeoutMs: 20_000 })).toHaveLength(sofar + 1);
+    expect(await device.waitFor(sofar + 1)).toHaveLength(sofar + 1);
   }
 }

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { runCarillonJson } from '../support/carillon.ts';
+import { createTestTenant } from '../support/api/tenants.ts';
 import {
   getDeviceInfo,
   getOutcomes,
-  getPushStatus,
   type Sent,
   send,
   untilInbox,
@@ -16,7 +15,6 @@ import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
-const DAY_SECONDS = 86_400;
 const REGISTERED_AT_ONCE = 20;
 
 let stack: SharedStack;
@@ -40,16 +38,9 @@ describe('a push to a connected device', () => {
     await untilPending(stack, push.id, []);
     await untilOutcome(stack, push.id, [device.token], 'delivered');
     expect((await getDeviceInfo(stack, device.token)).pending_notifications).toEqual([]);
-  });
-
-  test('has its payload, its date and its expiration of 30 days in the status', async () => {
-    const device = await connectedDevice();
-    const before = Math.floor(Date.now() / 1_000);
-    const { id, payload } = await send(stack, device.token);
-    const { date, expiration, payload: seen } = await getPushStatus(stack, id);
-    expect(seen).toEqual(JSON.parse(payload));
-    expect(expiration - date).toBe(30 * DAY_SECONDS);
-    expect(Math.abs(date - before)).toBeLessThanOrEqual(2);
+    // Tracing is off by default.
+    const pushes = mongo.db.collection<{ _id: string }>('pushes');
+    expect(await pushes.findOne({ _id: push.id })).not.toHaveProperty('trace');
   });
 
   test('stays pending until the receipt, however late, and is not sent again', async () => {
@@ -113,7 +104,8 @@ test('a push to 1,000 tokens names exactly the unknown ones and reaches all othe
   const connected = known.slice(0, 20);
   const offline = known.slice(20);
   await Promise.all(connected.map((device) => device.connect()));
-  const unknown = [await tokenOfAnotherApp(), ...unknownTokens(299)];
+  const { token: foreign } = await newMqttDevice((await createTestTenant(stack)).dev);
+  const unknown = [foreign, ...unknownTokens(299)];
   const tokens = [
     ...unknown.slice(150),
     ...known.map(({ token }) => token),
@@ -134,6 +126,50 @@ test('a push to 1,000 tokens names exactly the unknown ones and reaches all othe
   await until(async () => (await getOutcomes(stack, push.id)).delivered === 50);
   expect(await getOutcomes(stack, push.id)).toEqual({ delivered: 50, inbox: 650 });
   for (const { arrivals } of [...connected, ...late]) expect(arrivals).toHaveLength(1);
+});
+
+describe('the logs', () => {
+  type Line = Record<string, unknown>;
+  const PROCESSES = [0, 1];
+
+  const linesOf = (service: string, indexes = PROCESSES): Line[] =>
+    indexes
+      .flatMap((index) => stack.readLog(service, index).split('\n'))
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as Line);
+  const untilLine = (service: string, fields: Line) =>
+    until(() =>
+      linesOf(service).find((line) =>
+        Object.entries(fields).every(([name, value]) => line[name] === value),
+      ),
+    );
+
+  test('trace a push by its id, from the request to the outcomes', async () => {
+    const [offline, other] = [await newDevice(), await newDevice()];
+    const { id } = await send(stack, [offline.token, other.token]);
+    const ofRequest = await untilLine('api', { push: id });
+    expect(ofRequest).toMatchObject({ route: 'POST /push', status: 200 });
+    const ofBatch = await untilLine('delivery-worker', { push: id, end: 'settled' });
+    expect(ofBatch).toMatchObject({ n: 2, outcomes: { inbox: 2 } });
+  });
+
+  test('name the parameter of a refused request and not its value', async () => {
+    const body = { to: 'x', data: {}, notification: { badge: 'canary-value' } };
+    await stack.api('POST', '/push', body);
+    const line = await untilLine('api', { param: 'notification.badge', app: stack.dev.app });
+    expect(line).toMatchObject({ status: 400, code: 'INVALID_PARAM' });
+    for (const index of PROCESSES)
+      expect(stack.readLog('api', index)).not.toContain('canary-value');
+  });
+
+  test.each(['api', 'delivery-worker', 'scheduler', 'device-gateway'])(
+    'of %s have times in ISO 8601',
+    (service) => {
+      const times = linesOf(service, [0]).map(({ time }) => time);
+      expect(times.length).toBeGreaterThan(0);
+      for (const time of times) expect(time).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    },
+  );
 });
 
 async function newDevice(): Promise<MqttDevice> {
@@ -174,16 +210,4 @@ function unknownTokens(count: number): string[] {
     (_, n) => `f00d${String(n).padStart(18, '0')}`,
   );
   return [...odd, ...even];
-}
-
-async function tokenOfAnotherApp(): Promise<string> {
-  const { account } = await runCarillonJson<{ account: string }>(
-    stack.home,
-    'app',
-    'show',
-    stack.dev.app,
-  );
-  const args = ['app', 'create', 'another', '--account', account];
-  const { id } = await runCarillonJson<{ id: string }>(stack.home, ...args);
-  return (await newMqttDevice({ ...stack.dev, app: id })).token;
 }

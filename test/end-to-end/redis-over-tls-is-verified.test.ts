@@ -24,7 +24,7 @@ beforeAll(async () => {
   ca = write('ca.pem', servers.ca);
   wrongCa = write('other-ca.pem', (await makeAuthority(DAYS)).certificate);
   redis = await servers.startRedis();
-  stack = await startStack({ env: { REDIS_URL: redis.url, REDIS_CA_FILE: ca } });
+  stack = await startStack({ sandbox: false, env: { REDIS_URL: redis.url, REDIS_CA_FILE: ca } });
 });
 afterAll(async () => {
   await stack?.stop();
@@ -37,12 +37,15 @@ function write(name: string, text: string): string {
   return path;
 }
 
-/** Runs the doctor's check of Redis with some authority. */
-async function checkRedis(env: Record<string, string>) {
+/** Runs the doctor's check of Redis with some authority, until Redis responds in time, which is short for a busy machine. */
+function checkRedis(env: Record<string, string>) {
   const servers = { MONGODB_URI: stack.dev.mongodb, REDIS_URL: redis.url };
-  const { out } = await runCarillon(['--json', 'doctor'], { env: { ...servers, ...env } });
-  const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
-  return Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
+  return until(async () => {
+    const { out } = await runCarillon(['--json', 'doctor'], { env: { ...servers, ...env } });
+    const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
+    const found = Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
+    return !found.redis?.detail.includes('in time') && found;
+  });
 }
 
 test('a push passes through queues and presence, and the doctor reports no fault', async () => {
@@ -75,7 +78,7 @@ test('with another authority a service logs the fault, and takes no job', async 
   const env = { REDIS_URL: redis.url, REDIS_CA_FILE: wrongCa };
   const worker = await startDeliveryWorker(stack, env);
   const refused = 'is not verified by the authority of REDIS_CA_FILE';
-  await until(() => worker.output().includes(refused), { timeoutMs: 20_000 });
+  await until(() => worker.output().includes(refused));
   await worker.stop();
 });
 

@@ -1,7 +1,12 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type Attempt, attemptPush } from '../support/faults/attempts.ts';
-import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
+import {
+  countArrivals,
+  expectComplete,
+  untilAllArrived,
+  untilAnotherArrived,
+} from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { type Attempt, attemptPush } from '../support/faults/pushes.ts';
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 100_000, real: 20 };
@@ -14,7 +19,7 @@ const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to respond again' }
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture(POOL_SIZE);
-});
+}, 180_000);
 afterAll(() => fixture?.close());
 
 test('with mongod killed in the middle of accepting, every push that got its 200 is whole', async () => {
@@ -74,36 +79,22 @@ async function sendUntilHalfAccepted(
   }
 }
 
-async function stateOf(_id: string): Promise<string | undefined> {
-  const pushes = fixture.mongo.db.collection<{ _id: string; state: string }>('pushes');
-  return (await pushes.findOne({ _id }))?.state;
-}
-
-/** No device has it, although one sent later has arrived everywhere. */
-async function expectAbsent(payload: string): Promise<void> {
-  const { stack, pool } = fixture;
-  const later = await attemptPush(
-    stack,
-    pool.devices.map(({ token }) => token),
-  );
-  await expectArrivedIfAccepted(later);
-  const arrivals = pool.devices.flatMap((device) => device.arrivals);
-  expect(arrivals.filter((arrival) => arrival.payload === payload)).toEqual([]);
-}
-
 async function expectArrivedIfAccepted(attempt: Attempt): Promise<void> {
-  if (!attempt.isAccepted) return;
-  const hasArrived = () =>
-    fixture.pool.devices.every((device) => countArrivals(device, attempt.push) > 0);
-  await until(hasArrived, { timeoutMs: 40_000, what: `push ${attempt.push.id} at every device` });
+  if (attempt.isAccepted) await untilAllArrived(fixture.pool.devices, [attempt.push]);
 }
 
 /** A missing response leaves two possible ends, and nothing in between (guarantee G2). */
 async function expectCompleteOrAbsent(id: string, attempt: Attempt): Promise<void> {
-  const isOpen = (await stateOf(id)) === 'open';
+  const pushes = fixture.mongo.db.collection<{ _id: string; state: string }>('pushes');
+  const isOpen = (await pushes.findOne({ _id: id }))?.state === 'open';
   process.stdout.write(`mongod killed: ${attempt.isAccepted}, push there: ${isOpen}\n`);
   if (attempt.isAccepted) expect(isOpen).toBe(true);
-  if (!isOpen) return expectAbsent(attempt.payload);
+  if (!isOpen) {
+    // No device has it, although one sent later has arrived everywhere.
+    await untilAnotherArrived(fixture.stack, fixture.pool.devices);
+    expect(fixture.pool.devices.filter((device) => countArrivals(device, attempt) > 0)).toEqual([]);
+    return;
+  }
   const push = { id, payload: attempt.payload, devices: fixture.pool.tokens.length };
   await expectComplete(fixture, push, 'mongod killed while it accepted');
 }

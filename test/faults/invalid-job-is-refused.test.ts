@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { MongoClient } from 'mongodb';
 import {
   deliverJobId,
   QUEUE_NAMES,
@@ -13,8 +12,7 @@ import {
   type StoreUnderTest,
 } from '../../packages/store/test/store-under-test.ts';
 import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
-import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
-import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
+import { openServiceSet, type ServiceSet } from '../support/faults/service-set.ts';
 import { until } from '../support/until.ts';
 
 /** A text that no log may have. */
@@ -35,45 +33,31 @@ const INVALID_DATA: unknown[] = [
   { work: null, app: 1, fanOut: 1, pushes: {}, webhook: [], task: SECRET, events: 'none' },
   { work: SECRET, app: SECRET, fanOut: SECRET, pushes: [SECRET], webhook: SECRET, events: [[]] },
   {
-    work: HUGE,
-    app: HUGE,
-    fanOut: HUGE,
-    pushes: [HUGE],
-    webhook: HUGE,
-    task: HUGE,
-    events: HUGE,
+    ...{ work: HUGE, app: HUGE, fanOut: HUGE, pushes: [HUGE] },
+    ...{ webhook: HUGE, task: HUGE, events: HUGE },
   },
   { app: Array(10_000).fill(0), pushes: Array(10_000).fill({}), events: Array(10_000).fill(0) },
 ];
 
-let servers: DataServers;
-let client: MongoClient;
+let set: ServiceSet;
 let tables: Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'>;
 let redis: Redis;
 let jobs: JobQueues;
-let worker: ServiceProcess;
-let scheduler: ServiceProcess;
 beforeAll(async () => {
-  servers = await startDataServers();
-  client = await new MongoClient(servers.env.MONGODB_URI).connect();
-  const db = client.db();
+  set = await openServiceSet();
+  const { db } = set.mongo;
   tables = {
     pushes: db.collection('pushes'),
     batches: db.collection('batches'),
     inbox: db.collection('inbox'),
   };
-  redis = new Redis(servers.redis.url);
-  jobs = await openJobQueues(servers.redis);
-  worker = await startService('delivery-worker', servers.env);
-  scheduler = await startService('scheduler', servers.env);
-  await Promise.all([worker.untilReady(), scheduler.untilReady()]);
-});
+  redis = new Redis(set.servers.redis.url);
+  jobs = await openJobQueues(set.servers.redis);
+}, LIMIT_MS);
 afterAll(async () => {
-  await Promise.all([worker?.stop(), scheduler?.stop()]);
   await jobs?.close();
   redis?.disconnect();
-  await client?.close();
-  await servers?.stop();
+  await set?.stop();
 });
 
 /** Makes a job's data something that is no JSON. */
@@ -98,11 +82,12 @@ test(
     await Promise.all(QUEUE_NAMES.map((name) => jobs.untilDone(name)));
     const push = await insertPush(tables, newTokens(RECIPIENTS));
     await expectAllInInbox([push.id], 1);
-    const output = worker.output() + scheduler.output();
+    const services = [set.find('delivery-worker'), set.find('scheduler')];
+    const output = services.map((service) => service.output()).join('');
     for (const name of QUEUE_NAMES) expect(output).toContain(`invalid job in the queue ${name}: `);
     expect(output).not.toContain(SECRET);
     expect(Math.max(...output.split('\n').map((line) => line.length))).toBeLessThan(LONGEST_LINE);
-    for (const service of [worker, scheduler]) {
+    for (const service of services) {
       expect(service.isRunning()).toBe(true);
       // A busy machine may be late with a response.
       expect(await until(() => service.probe('/readyz'))).toEqual({ status: 200, faults: [] });

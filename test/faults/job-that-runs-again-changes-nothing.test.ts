@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { fallbackBatchId } from '../../packages/core/src/ids.ts';
-import { freePort } from '../../packages/presence/test/start-server.ts';
 import type { QueueName } from '../../packages/queue/src/jobs.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { insertFailedPushes } from '../../packages/store/test/failed-pushes.ts';
-import { type Receiver, startReceiver } from '../../packages/webhooks/test/receiver.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { addReceiver } from '../support/api/webhook-receiver.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
@@ -224,16 +223,14 @@ test('maintenance: a check for due pushes', async () => {
 });
 
 test('webhook: a report', async () => {
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}/hook`;
-  const { json } = await tenant.api<{ webhook: { id: string }; secret: string }>(
-    'POST',
-    '/webhooks',
-    { url },
-  );
-  const receiver = await startReceiver(json.secret, port);
+  const receiver = await addReceiver(tenant);
+  const listEvents = ({ id }: SentPush) =>
+    receiver
+      .events()
+      .filter(({ data }) => data.push === id)
+      .map(({ type }) => type)
+      .sort();
   try {
-    await untilKnown(receiver);
     const [device] = pool.devices;
     await runAgain(
       'webhook',
@@ -242,11 +239,11 @@ test('webhook: a report', async () => {
         await untilOutcomeCounts(fixture.store, push, { delivered: 1 });
         return push;
       },
-      () => [{ webhook: json.webhook.id }],
-      async ({ id }) => {
-        await until(() => listEvents(receiver, id).length >= 2, { timeoutMs: 20_000 });
+      () => [{ webhook: receiver.id }],
+      async (push) => {
+        await until(() => listEvents(push).length >= 2, { timeoutMs: 60_000 });
         await jobs.untilDone('webhook');
-        expect(listEvents(receiver, id)).toEqual(['push.finished', 'recipient.delivered']);
+        expect(listEvents(push)).toEqual(['push.finished', 'recipient.delivered']);
       },
     );
   } finally {
@@ -278,20 +275,3 @@ test('redrive: the pages of a re-drive', async () => {
     },
   );
 });
-
-/** Waits until every API process knows the webhook: then it gets the event of a device's deletion. */
-async function untilKnown({ requests }: Receiver): Promise<void> {
-  const isKnown = async () => {
-    const { token } = await registerDevice(tenant.dev);
-    await tenant.api('DELETE', `/devices/${token}`);
-    return requests.length > 0;
-  };
-  await until(isKnown, { timeoutMs: 20_000, everyMs: 250, what: 'a known webhook' });
-}
-
-const listEvents = ({ requests }: Receiver, push: string): string[] =>
-  requests
-    .flatMap(({ events }) => events)
-    .filter(({ data }) => data.push === push)
-    .map(({ type }) => type)
-    .sort();

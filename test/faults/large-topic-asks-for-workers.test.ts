@@ -46,14 +46,8 @@ async function scaleTo(count: number): Promise<void> {
   }
 }
 
-interface Figures {
-  pending: (number | undefined)[];
-  oldestSeconds: number;
-  workers: number;
-}
-
 /** Reads the metric of an autoscaler: the value of each scheduler. */
-async function readFigures(current: number): Promise<Figures> {
+async function readFigures(current: number) {
   const read = (name: string) =>
     Promise.all(
       Array.from({ length: SCHEDULERS }, async (_, index) => {
@@ -80,7 +74,7 @@ test(
     expect(await readFigures(1)).toEqual({ pending: [0, 0], oldestSeconds: 0, workers: 1 });
     const sentAt = performance.now();
     const { id } = await send(stack, `/topics/${TOPIC}`, {});
-    const figures: Figures[] = [];
+    const figures: Awaited<ReturnType<typeof readFigures>>[] = [];
     const hasPeaked = async () => {
       figures.push(await readFigures(1));
       return figures.at(-1)?.workers === MAX_REQUESTED;

@@ -66,13 +66,12 @@ function isLeftOut(file: string, output: string): boolean {
 
 /** Prints a row for each fault and file: number, fault, file, result, seconds. */
 function printTable(): void {
-  const rows = chosen.flatMap(({ number, fault, files, reason = '' }) => {
-    if (files.length === 0) return [[number, fault, '–', reason, '']];
-    return files.map((file) => {
+  const rows = chosen.flatMap(({ number, fault, files }) =>
+    files.map((file) => {
       const result = results.get(file);
       return [number, fault, file, result?.end ?? '', result?.seconds ?? ''];
-    });
-  });
+    }),
+  );
   for (const row of [['#', 'fault', 'test', 'result', 'seconds'], ...rows])
     process.stdout.write(`| ${row.join(' | ')} |\n`);
 }

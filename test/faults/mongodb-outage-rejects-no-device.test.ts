@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { attemptPush } from '../support/faults/attempts.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
-import { sendPush } from '../support/faults/pushes.ts';
+import { attemptPush, sendPush } from '../support/faults/pushes.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
 import { useKillableStack } from '../support/shared-stack.ts';

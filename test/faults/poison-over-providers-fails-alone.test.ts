@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { BATCH_LEASE_MS } from '../../packages/core/src/batch.ts';
 import { PROVIDER_CHANNELS, type ProviderChannelName } from '../../packages/core/src/channels.ts';
+import { failureCode, isFailure } from '../../packages/core/src/outcomes.ts';
+import { toBytes } from '../../packages/store/src/bytes.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { type SentPush, sendPush } from '../support/faults/pushes.ts';
@@ -10,11 +12,10 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import {
   providerBatchesOf,
   providerBatchId,
-  registerFor,
   settingsFor,
   untilProviderCounts,
 } from '../support/providers/provider-batches.ts';
-import type { ProviderDevicePool } from '../support/providers/provider-device-pool.ts';
+import { type ProviderDevicePool, registerFor } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
 const RECIPIENTS = 3;
@@ -54,15 +55,17 @@ interface Poisoned {
 let fixture: ProviderFixture;
 let tenant: TestTenant;
 let mongo: TestMongo;
-let sound: ServiceProcess | undefined;
+let others: ServiceProcess[] = [];
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 0 });
   tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   mongo = await openMongo(tenant.dev);
-  sound = await startDeliveryWorker(fixture.stack, { QUEUES: 'send,deliver-mqtt,finish' });
+});
+afterEach(async () => {
+  await Promise.all(others.map((worker) => worker.stop()));
+  others = [];
 });
 afterAll(async () => {
-  await sound?.stop();
   await mongo?.close();
   await fixture?.close();
 });
@@ -142,6 +145,7 @@ async function expectEnd(
 
 /** Runs pushes with poison over all three channels. Returns how many workers of each have ended. */
 async function deliverAll(scenario: Scenario): Promise<number[]> {
+  others.push(await startDeliveryWorker(fixture.stack, { QUEUES: 'send,deliver-mqtt,finish' }));
   const all = await Promise.all(PROVIDER_CHANNELS.map((channel) => sendAll(channel, scenario)));
   const ends = await Promise.all(all.map((poisoned) => runUntilDone(poisoned, scenario)));
   process.stdout.write(`${JSON.stringify(scenario)}, ends: ${ends.join(', ')}\n`);
@@ -181,3 +185,38 @@ slowTest('a response that blocks the only worker counts; such a payload fails', 
   const ends = await deliverAll({ workers: 1, ...blocks, recipientFails: false });
   expect(ends).toEqual([0, 0, 0]);
 });
+
+test.each(PROVIDER_CHANNELS)(
+  "over %s, the response to one recipient throws each time; it fails, and the others' requests are not repeated",
+  async (channel) => {
+    const pool = await registerFor(channel, tenant, fixture.sandbox, RECIPIENTS);
+    const [cause, ...sound] = pool.addresses;
+    const worker = await startDeliveryWorker(fixture.stack, {
+      FAILPOINTS: `sent:throw@${pool.tokens[0]}`,
+      ...settingsFor(channel, fixture.stack, pool),
+    });
+    others.push(worker);
+    const push = await sendPush(tenant, pool.tokens);
+    const batches = providerBatchesOf(channel, mongo);
+    const _id = providerBatchId(channel, push);
+    const findClosed = async () => {
+      // Ends the lease of the batch now instead of seconds later; its job is over by the time that another can begin.
+      const open = { _id, 'work.state': 'ready' as const, 'work.claim': { $exists: true } };
+      const { matchedCount } = await batches.updateOne(open, { $set: { 'work.at': EPOCH } });
+      if (matchedCount > 0) return undefined;
+      return batches.findOne({ _id, 'work.state': 'closed' });
+    };
+    const { work } = await until(findClosed, {
+      ...{ timeoutMs: LIMIT_MS, everyMs: 200, what: 'a settled batch' },
+    });
+    const counts = { sent: RECIPIENTS - 1, failed: 1 };
+    expect(work?.counts).toEqual(counts);
+    const failures = [...toBytes(work?.outcomes)].filter(isFailure);
+    expect(failures).toEqual([failureCode('worker-failed')]);
+    await untilProviderCounts(channel, tenant, fixture.store, push, counts);
+    const received = (await fixture.sandbox.received(push.id)).map(({ to }) => to);
+    expect(received.filter((to) => to !== cause).sort()).toEqual(sound.sort());
+    expect(worker.isRunning()).toBe(true);
+  },
+  LIMIT_MS + 60_000,
+);

@@ -18,7 +18,7 @@ const MEMORY_MB = 300;
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture({ registered: REGISTERED, real: REAL });
-});
+}, 180_000);
 afterAll(() => fixture?.close());
 
 async function expectReached(push: SentPush, plan: string): Promise<void> {
@@ -33,7 +33,10 @@ test('tokens: each is counted, and delivered or pending; 1,000 of the pending on
   const push = await sendPush(stack, pool.tokens);
   expect(push.devices).toBe(REGISTERED);
   await expectReached(push, '100,000 tokens');
-  const { json } = await stack.api<Status>('GET', `/pushes/${push.id}`);
+  const { json } = await stack.api<{ push: { pending_devices: string[] } }>(
+    'GET',
+    `/pushes/${push.id}`,
+  );
   const offline = new Set(pool.tokens.slice(REAL));
   expect(new Set(json.push.pending_devices).size).toBe(PENDING_SHOWN);
   expect(json.push.pending_devices.filter((token) => !offline.has(token))).toEqual([]);
@@ -73,15 +76,10 @@ test('no service has needed much memory for it', () => {
 async function expectPendingInSample(push: SentPush): Promise<void> {
   const { stack, pool } = fixture;
   for (const token of [pool.tokens[REAL], pool.tokens[50_000], pool.tokens.at(-1)]) {
-    const { json } = await stack.api<Info>('GET', `/devices/${token}`);
+    const { json } = await stack.api<{ pending_notifications: { id: string }[] }>(
+      'GET',
+      `/devices/${token}`,
+    );
     expect(json.pending_notifications.map(({ id }) => id)).toContain(push.id);
   }
-}
-
-interface Status {
-  push: { pending_devices: string[] };
-}
-
-interface Info {
-  pending_notifications: { id: string }[];
 }

@@ -5,11 +5,10 @@ import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { SUSPECTED_AFTER } from '../../packages/store/src/lapsed-claims.ts';
 import { insertDevices } from '../support/faults/device-pool.ts';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
-import { type ServiceSet, startServiceSet } from '../support/faults/service-set.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openServiceSet, type ServiceSet } from '../support/faults/service-set.ts';
+import type { TestMongo } from '../support/mongo.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
-import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
-import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
+import type { ServiceProcess } from '../support/operators/service-process.ts';
 
 const RECIPIENTS = 3;
 /** Pushes to one device each, half of them sent before the one that blocks. */
@@ -27,27 +26,20 @@ const POLL_OPTIONS = { timeoutMs: FAILS_WITHIN_MS, everyMs: 500 };
 const POISON = newDeviceToken();
 const POISON_TEXT = 'indigestible';
 
-let servers: DataServers;
 let mongo: TestMongo;
 let set: ServiceSet;
 let workers: ServiceProcess[] = [];
 beforeEach(async () => {
-  servers = await startDataServers();
-  mongo = await openMongo({ mongodb: servers.env.MONGODB_URI });
-  set = await startServiceSet(servers, () => ({}));
-  await set.services.find(({ service }) => service === 'delivery-worker')?.stop();
-});
-afterEach(async () => {
-  await Promise.all(workers.map((worker) => worker.stop()));
+  set = await openServiceSet();
+  mongo = set.mongo;
   workers = [];
-  await set?.stop();
-  await mongo?.close();
-  await servers?.stop();
+  await set.find('delivery-worker').stop();
 });
+afterEach(() => set?.stop());
 
 async function startWorkers(count: number, failpoints: string): Promise<void> {
-  const env = { ...servers.env, FAILPOINTS: failpoints };
-  while (workers.length < count) workers.push(await startService('delivery-worker', env));
+  while (workers.length < count)
+    workers.push(await set.start('delivery-worker', { FAILPOINTS: failpoints }));
 }
 
 async function sendToNeighbour(token: string, count: number): Promise<SentPush[]> {

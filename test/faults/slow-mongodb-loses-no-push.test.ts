@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { InboxDocument } from '../../packages/store/src/documents.ts';
 import { inboxRange } from '../../packages/store/src/inbox.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
-import { findMissing, keepSendingTo } from '../support/faults/keep-sending.ts';
+import { untilAllArrived } from '../support/faults/expect-complete.ts';
 import { listUnreadyDuring } from '../support/faults/list-unready.ts';
 import { sendPush } from '../support/faults/pushes.ts';
 import {
@@ -11,10 +11,12 @@ import {
   startStackBehindProxy,
 } from '../support/faults/stack-behind-proxy.ts';
 import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes.ts';
+import { readMetric } from '../support/metric-values.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { type ProviderDevice, registerIphone } from '../support/providers/devices.ts';
 import { openSandbox } from '../support/providers/sandbox.ts';
+import { findProcess } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 
 /** Of each response to every service. With the last one no read of a push's state is recent enough to send it (G8). */
@@ -24,6 +26,8 @@ const PUSHES = { all: 40, replayed: 40, heldBack: 15 };
 const PROVIDER_PUSHES = 5;
 const SLOW_MS = 60_000;
 const STORED_PUSHES = 3;
+/** Results in a row that show that a connection is live. */
+const LIVE_RESULTS = 10;
 const DELETED_PUSHES = 30;
 const DELETED_EVERY_MS = 100;
 /** Guarantee G8. */
@@ -69,26 +73,39 @@ test.each([DELAYS_MS.short, DELAYS_MS.usual])(
   180_000,
 );
 
+/** Waits until the gateway has written several pushes in a row at once: none of them has an inbox row. */
+async function untilLive(): Promise<void> {
+  const { ops } = findProcess(fixture.stack.dev, 'device-gateway', 0);
+  const readResults = () => readMetric(ops, 'carillon_gateway_answers_total');
+  let before = await readResults();
+  const isLive = async () => {
+    const now = await readResults();
+    const count = (result: string) => (now[result] ?? 0) - (before[result] ?? 0);
+    if (count('syncing') > 0) before = now;
+    return count('acknowledged') >= LIVE_RESULTS;
+  };
+  await until(isLive, { timeoutMs: SLOW_MS, everyMs: 200, what: 'a live connection' });
+}
+
 test('by 500 ms a response: a device that connects gets its pushes though they keep arriving, and live once it is faster', async () => {
   const { stack, proxy } = fixture;
   const device = offline;
   proxy.delayResponses(DELAYS_MS.usual);
-  const sending = keepSendingTo(stack, device.token, LOAD.perSecond);
   try {
-    const hasInbox = async () => (await countInboxRows(mongo, device)) >= STORED_PUSHES;
-    await until(hasInbox, { timeoutMs: SLOW_MS, what: 'pushes in the inbox' });
-    await device.connect();
-    await device.waitFor(PUSHES.replayed, { timeoutMs: SLOW_MS });
-    proxy.restore();
-    await sending.untilLive();
-    sending.stop();
-    const sent = await sending.listSent();
-    const isComplete = () => findMissing(device, sent).length === 0;
-    await until(isComplete, { timeoutMs: SLOW_MS, what: 'the last pushes' });
+    const sent = await sendDuring(stack, [device], { ...LOAD, perPush: 1 }, async () => {
+      const hasInbox = async () => (await countInboxRows(mongo, device)) >= STORED_PUSHES;
+      await until(hasInbox, { timeoutMs: SLOW_MS, what: 'pushes in the inbox' });
+      await device.connect();
+      await device.waitFor(PUSHES.replayed, { timeoutMs: SLOW_MS });
+      proxy.restore();
+      await untilLive();
+    });
+    const accepted = sent.flatMap((one) => (one.isAccepted ? [one.push] : []));
+    expect(accepted).toHaveLength(sent.length);
+    await untilAllArrived([device], accepted);
     // Guarantees G3 and G4.
     expect(device.arrivals).toHaveLength(sent.length);
   } finally {
-    sending.stop();
     proxy.restore();
     await device.disconnect();
   }

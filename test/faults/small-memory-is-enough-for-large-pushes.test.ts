@@ -3,10 +3,8 @@ import { newDeviceToken } from '../../packages/core/src/ids.ts';
 import { insertDevices } from '../support/faults/device-pool.ts';
 import { readPeakOf } from '../support/faults/peak-memory.ts';
 import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
-import { type ServiceSet, startServiceSet } from '../support/faults/service-set.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openServiceSet, type ServiceSet } from '../support/faults/service-set.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
-import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
 import { until } from '../support/until.ts';
 
 const OFFLINE = 20_000;
@@ -24,20 +22,14 @@ const SMALL = ['delivery-worker', 'device-gateway'];
 const POLL_OPTIONS = { timeoutMs: 90_000, everyMs: 250 };
 const LIMIT_MS = 240_000;
 
-let servers: DataServers;
-let mongo: TestMongo;
 let set: ServiceSet;
 let devices: MqttDevice[] = [];
 beforeAll(async () => {
-  servers = await startDataServers();
-  mongo = await openMongo({ mongodb: servers.env.MONGODB_URI });
-  set = await startServiceSet(servers, (name) => (SMALL.includes(name) ? { NODE_OPTIONS } : {}));
-});
+  set = await openServiceSet((name) => (SMALL.includes(name) ? { NODE_OPTIONS } : {}));
+}, 180_000);
 afterAll(async () => {
   await Promise.all(devices.map((device) => device.disconnect()));
   await set?.stop();
-  await mongo?.close();
-  await servers?.stop();
 });
 
 async function registerDevices(count: number): Promise<MqttDevice[]> {
@@ -63,13 +55,13 @@ test(
     const connected = await registerDevices(CONNECTED);
     await Promise.all(connected.map((device) => device.connect()));
     const offline = Array.from({ length: OFFLINE }, newDeviceToken);
-    await insertDevices(set, mongo, offline);
+    await insertDevices(set, set.mongo, offline);
     const to = [...connected.map(({ token }) => token), ...offline];
     const pushes = await Promise.all(
       Array.from({ length: PUSHES }, (_, n) => sendPush(set, to, { data: { n, TEXT } })),
     );
     for (const push of pushes)
-      await untilOutcomes(mongo, push, { delivered: CONNECTED, inbox: OFFLINE }, POLL_OPTIONS);
+      await untilOutcomes(set.mongo, push, { delivered: CONNECTED, inbox: OFFLINE }, POLL_OPTIONS);
     expectWithinContainer();
   },
   LIMIT_MS,
@@ -84,12 +76,12 @@ test(
     for (let n = 0; n < REPLAYED.pushes; n += 1)
       pushes.push(await sendPush(set, tokens, { data: { n, TEXT } }));
     for (const push of pushes)
-      await untilOutcomes(mongo, push, { inbox: REPLAYED.devices }, POLL_OPTIONS);
+      await untilOutcomes(set.mongo, push, { inbox: REPLAYED.devices }, POLL_OPTIONS);
     await Promise.all(waiting.map((device) => device.connect()));
     const hasAll = ({ arrivals }: MqttDevice) => arrivals.length >= REPLAYED.pushes;
     await until(() => waiting.every(hasAll), { ...POLL_OPTIONS, what: 'all pushes' });
     for (const push of pushes)
-      await untilOutcomes(mongo, push, { delivered: REPLAYED.devices }, POLL_OPTIONS);
+      await untilOutcomes(set.mongo, push, { delivered: REPLAYED.devices }, POLL_OPTIONS);
     expect(waiting.flatMap(({ arrivals }) => arrivals)).toHaveLength(
       REPLAYED.devices * REPLAYED.pushes,
     );

@@ -66,8 +66,8 @@ async function endPushes(tenant: Tenant): Promise<SentPush[]> {
 }
 
 /** Responds to the second request when the fault is there: it was read, and the record of its result fails. */
-function failAtSecondRequest({ webhook }: Tenant, fault: () => Promise<unknown>): Promise<unknown> {
-  const { promise, resolve, reject } = Promise.withResolvers();
+function failAtSecondRequest({ webhook }: Tenant, fault: Fault): ReturnType<Fault> {
+  const { promise, resolve, reject } = Promise.withResolvers<() => Promise<unknown>>();
   let requests = 0;
   const responder: Responder = async (request, response) => {
     requests += 1;
@@ -116,30 +116,28 @@ function expectSeparate(all: readonly { tenant: Tenant; pushes: readonly SentPus
   }
 }
 
-test.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
-  ['Redis was emptied', () => emptyRedis(redis), () => Promise.resolve()],
-  ...(['mongodb', 'delivery-worker'] as const).map(
-    (service): [string, () => Promise<unknown>, () => Promise<unknown>] => {
-      let old = 0;
-      return [
-        `${service} was killed`,
-        async () => {
-          old = stack.kill(service, 'SIGKILL');
-        },
-        () => stack.waitForRestart(service, old),
-      ];
-    },
-  ),
+/** Applies a fault. Returns what waits until it is over. */
+type Fault = () => Promise<() => Promise<unknown>>;
+const kill =
+  (service: string): Fault =>
+  async () => {
+    const old = stack.kill(service, 'SIGKILL');
+    return () => stack.waitForRestart(service, old);
+  };
+test.each<[string, Fault]>([
+  ['Redis was emptied', () => emptyRedis(redis).then(() => () => Promise.resolve())],
+  ['MongoDB was killed', kill('mongodb')],
+  ['delivery-worker was killed', kill('delivery-worker')],
 ])(
   'when %s in the middle of the reports',
-  async (what, fault, recover) => {
+  async (what, fault) => {
     const [first] = tenants;
     const all = await Promise.all(
       tenants.map(async (tenant) => ({ tenant, pushes: await endPushes(tenant) })),
     );
     const failed = failAtSecondRequest(first, fault);
     for (const tenant of tenants) await turn(tenant, 'on');
-    await failed;
+    const recover = await failed;
     await recover();
     for (const { tenant, pushes } of all) await expectReported(tenant, pushes, what);
     expectSeparate(all);

@@ -5,8 +5,9 @@ import { skipDelays } from '../../packages/webhooks/test/webhook-under-test.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { addReceiver } from '../support/api/webhook-receiver.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
-import { untilKilled } from '../support/faults/killed-service.ts';
+
 import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { untilEnded } from '../support/faults/service-set.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import type { ServiceProcess } from '../support/operators/service-process.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
@@ -60,7 +61,7 @@ async function startWorker(failpoints = ''): Promise<ServiceProcess> {
 async function killAt(failpoints: string, send: () => Promise<SentPush>): Promise<SentPush> {
   const killed = await startWorker(failpoints);
   const push = await send();
-  await untilKilled(killed, failpoints);
+  await untilEnded(killed, failpoints);
   await startWorker();
   return push;
 }

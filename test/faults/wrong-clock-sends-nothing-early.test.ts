@@ -1,11 +1,9 @@
-import { afterEach, expect, test } from '@jest/globals';
-import { MongoClient } from 'mongodb';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { createFakeClock, type FakeClock } from '../support/faults/fake-clock.ts';
 import { sendPush } from '../support/faults/pushes.ts';
-import { type ServiceSet, startServiceSet } from '../support/faults/service-set.ts';
+import { openServiceSet, type ServiceSet } from '../support/faults/service-set.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
-import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
 import { SERVICES } from '../support/operators/service-process.ts';
 import { until } from '../support/until.ts';
 
@@ -19,26 +17,15 @@ const TTL_SECONDS = 120;
 const ARRIVES = { timeoutMs: 30_000, what: 'the push' };
 const LIMIT_MS = 180_000;
 
-let releases: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const release of releases.toReversed()) await release();
-  releases = [];
+let clock: FakeClock;
+let set: ServiceSet | undefined;
+beforeEach(async () => {
+  clock = await createFakeClock();
 });
-
-function keep<T>(resource: T, release: () => Promise<void>): T {
-  releases.push(release);
-  return resource;
-}
-
-async function openClock(): Promise<FakeClock> {
-  const clock = await createFakeClock();
-  return keep(clock, clock.remove);
-}
-
-async function openServers(mongodbVariables?: Record<string, string>): Promise<DataServers> {
-  const servers = await startDataServers(mongodbVariables);
-  return keep(servers, servers.stop);
-}
+afterEach(async () => {
+  await set?.stop();
+  await clock?.remove();
+});
 
 /** A device that is connected gets a push, and one that is due soon not before; one that is offline gets it later. */
 async function expectDeliveries(set: ServiceSet, maxEarlyMs: number): Promise<void> {
@@ -72,39 +59,33 @@ async function expectAllReady({ services }: ServiceSet): Promise<void> {
   }
 }
 
-/** Waits until a process's wall clock, as its responses have it, is so many seconds from this one's. */
-async function untilOffset(ops: string, seconds: number): Promise<void> {
-  const isOff = async () => {
-    const { headers } = await fetch(`${ops}/livez`);
-    const offset = (Date.parse(headers.get('date') ?? '') - Date.now()) / 1_000;
-    return Math.abs(offset - seconds) < 5;
-  };
-  await until(isOff, { everyMs: 200, what: `a clock off by ${seconds} s` });
-}
-
-/** Waits until MongoDB's clock is so many seconds from this one's. */
-async function untilMongodbOffset(client: MongoClient, seconds: number): Promise<void> {
-  const isOff = async () => {
-    const { localTime } = await client.db('admin').command({ hello: 1 });
-    return Math.abs((localTime.getTime() - Date.now()) / 1_000 - seconds) < 0.4;
-  };
-  await until(isOff, { everyMs: 20, what: `a clock off by ${seconds} s` });
+/** Sets the clock, waits until its processes have followed, and expects that pushes come and all processes are ready. */
+async function expectWellAt(
+  opened: ServiceSet,
+  seconds: number,
+  readTimeMs: () => Promise<number>,
+  { precision, maxEarlyMs }: { precision: number; maxEarlyMs: number },
+): Promise<void> {
+  await clock.setOffset(seconds);
+  const isOff = async () =>
+    Math.abs(((await readTimeMs()) - Date.now()) / 1_000 - seconds) < precision;
+  await until(isOff, { timeoutMs: 30_000, everyMs: 20, what: `a clock off by ${seconds} s` });
+  await expectDeliveries(opened, maxEarlyMs);
+  await expectAllReady(opened);
 }
 
 test.each(SERVICES)(
   '%s: five minutes fast, then slow, then right',
   async (name) => {
-    const clock = await openClock();
-    const servers = await openServers();
-    const set = await startServiceSet(servers, (one) => (one === name ? clock.env : {}));
-    keep(set, set.stop);
-    const ops = set.services.find(({ service }) => service === name)?.ops ?? '';
-    for (const seconds of SERVICE_OFFSETS) {
-      await clock.setOffset(seconds);
-      await untilOffset(ops, seconds);
-      await expectDeliveries(set, 0);
-      await expectAllReady(set);
-    }
+    const opened = await openServiceSet((one) => (one === name ? clock.env : {}));
+    set = opened;
+    // The wall clock of the process is in its responses.
+    const readTimeMs = async () => {
+      const { headers } = await fetch(`${opened.find(name).ops}/livez`);
+      return Date.parse(headers.get('date') ?? '');
+    };
+    for (const seconds of SERVICE_OFFSETS)
+      await expectWellAt(opened, seconds, readTimeMs, { precision: 5, maxEarlyMs: 0 });
   },
   LIMIT_MS,
 );
@@ -112,18 +93,13 @@ test.each(SERVICES)(
 test(
   'MongoDB: a second fast, then slow, then right',
   async () => {
-    const clock = await openClock();
-    const servers = await openServers(clock.env);
-    const client = await new MongoClient(servers.env.MONGODB_URI).connect();
-    keep(client, () => client.close());
-    const set = await startServiceSet(servers, () => ({}));
-    keep(set, set.stop);
-    for (const seconds of MONGODB_OFFSETS) {
-      await clock.setOffset(seconds);
-      await untilMongodbOffset(client, seconds);
-      await expectDeliveries(set, Math.max(...MONGODB_OFFSETS) * 1_000);
-      await expectAllReady(set);
-    }
+    const opened = await openServiceSet(() => ({}), clock.env);
+    set = opened;
+    const readTimeMs = async () =>
+      Number((await opened.mongo.db.admin().command({ hello: 1 })).localTime);
+    const maxEarlyMs = Math.max(...MONGODB_OFFSETS) * 1_000;
+    for (const seconds of MONGODB_OFFSETS)
+      await expectWellAt(opened, seconds, readTimeMs, { precision: 0.4, maxEarlyMs });
   },
   LIMIT_MS,
 );

@@ -74,7 +74,7 @@ test('output to a full disk does not end the stack', async () => {
     stdio: ['ignore', output, output],
   });
   closeSync(output);
-  const dev = await until(() => readDev(testHome.home), { timeoutMs: 50_000 });
+  const dev = await until(() => readDev(testHome.home));
   const { pid } = findProcess(dev, 'scheduler', 0);
   process.kill(pid, 'SIGKILL');
   // The restart is printed as well.
@@ -88,7 +88,7 @@ test('output to a full disk does not end the stack', async () => {
 });
 
 async function expectNothingLeft(home: string): Promise<void> {
-  await until(() => findProcesses(home).length === 0, { timeoutMs: 25_000 });
+  await until(() => findProcesses(home).length === 0);
   expect([hasFile({ home }, 'dev.json'), hasFile({ home }, 'processes.json')]).toEqual([
     false,
     false,

@@ -11,7 +11,7 @@ import {
 } from '../support/first-run/test-home.ts';
 import { until } from '../support/until.ts';
 
-const POLL_OPTIONS = { timeoutMs: 30_000, everyMs: 5 };
+const POLL_OPTIONS = { everyMs: 5 };
 
 let testHome: TestHome;
 beforeAll(async () => {

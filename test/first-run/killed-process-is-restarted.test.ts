@@ -2,9 +2,11 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { send, untilPending } from '../support/end-to-end/pushes.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { restartApis } from '../support/restart-apis.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
 import { type Dev, readDev } from '../support/stack/dev-file.ts';
 import { isAlive } from '../support/stack/processes.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'redis', 'mongodb'];
@@ -14,22 +16,25 @@ const COMMANDS: Record<string, RegExp> = { redis: /redis|valkey/, mongodb: /mong
 let stack: Stack;
 let device: MqttDevice;
 beforeAll(async () => {
-  stack = await startStack();
+  stack = await useKillableStack();
   device = await newMqttDevice(stack.dev);
 });
 afterAll(async () => {
   await device?.disconnect();
-  await stack?.stop();
+  await restartApis(stack);
+  await stack.stop();
 });
 
 test.each(SERVICES)(
   '%s is restarted after kill -9 and named in the output, and pushes are delivered',
   async (service) => {
+    const before = stack.output().length;
     const killed = stack.kill(service, 'SIGKILL');
     const pid = await stack.waitForRestart(service, killed);
     expect(readCommand(pid)).toMatch(COMMANDS[service] ?? `services/${service}/src/main.ts`);
     await until(isDevFileCorrect);
-    expect(stack.output()).toMatch(new RegExp(`${service} ended .*SIGKILL.*again`));
+    const said = stack.output().slice(before);
+    expect(said).toMatch(new RegExp(`${service} ended .*SIGKILL.*again`));
     await expectDelivery();
   },
 );
@@ -58,7 +63,8 @@ async function isDevFileCorrect(): Promise<boolean> {
   return processes.every(({ pid }) => isAlive(pid)) && (await Promise.all(ready)).every(Boolean);
 }
 
-function describeDev({ processes, ...rest }: Dev) {
+/** The app and its key are those of this file. */
+function describeDev({ processes, app: _app, apiKey: _apiKey, ...rest }: Dev) {
   const processNames = processes.map(({ service, index, ops }) => `${service} ${index} ${ops}`);
   return { ...rest, processes: processNames.sort() };
 }
@@ -68,7 +74,7 @@ async function isReady(ops: string): Promise<boolean> {
 }
 
 async function expectDelivery(): Promise<void> {
-  const push = await until(() => send(stack, device.token), { timeoutMs: 15_000 });
+  const push = await until(() => send(stack, device.token));
   await until(async () => {
     if (!device.connected) await device.connect();
     return device.arrivals.some(({ payload }) => payload === push.payload);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { getDeviceInfo, send, untilPending } from '../support/end-to-end/pushes.ts';
 import { sendRawRequest } from '../support/end-to-end/raw-request.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -49,61 +50,32 @@ describe('two stacks', () => {
 });
 
 describe('several processes of a service', () => {
-  test('all run, each with an ops port of its own', async () => {
-    const names = one.dev.processes.map(({ service, index }) => `${service} ${index}`);
-    for (const service of ['api', 'delivery-worker', 'scheduler', 'device-gateway']) {
-      expect(names).toEqual(expect.arrayContaining([`${service} 0`, `${service} 1`]));
-    }
-    const ops = one.dev.processes.flatMap((process) => process.ops ?? []);
-    expect(new Set(ops).size).toBe(9);
-    for (const at of ops) expect((await fetch(`${at}/readyz`)).status).toBe(200);
-  });
-
   test.each([0, 1])(
-    'share the API port: while one is frozen, the other responds (%i)',
-    async (at) => {
-      await whileFrozen('api', at, async () => {
+    'share their ports and work: while each number %i is frozen, the other serves',
+    async (index) => {
+      const device = await newDevice(one);
+      await whileFrozen(one, [{ service: 'api', index }], async () => {
         const path = `/topics?api_key=${one.dev.apiKey}`;
         for (let n = 0; n < 5; n += 1) {
-          expect(await sendRawRequest(one.dev.api, { method: 'GET', path })).toMatchObject({
-            status: 200,
-          });
+          const response = await sendRawRequest(one.dev.api, { method: 'GET', path });
+          expect(response.status).toBe(200);
         }
+      });
+      const others = ['device-gateway', 'delivery-worker'];
+      const frozen = others.map((service) => ({ service, index }));
+      await whileFrozen(one, frozen, async () => {
+        await device.connect();
+        const sent = [await send(one, device.token), await send(one, device.token)];
+        const arrivals = await device.waitFor(sent.length);
+        const payloads = arrivals.map(({ payload }) => payload).toSorted();
+        expect(payloads).toEqual(sent.map(({ payload }) => payload).toSorted());
       });
     },
   );
-
-  test.each([0, 1])('share the MQTT port in the same way (%i)', async (at) => {
-    const device = await newDevice(one);
-    await whileFrozen('device-gateway', at, async () => {
-      await device.connect();
-      const push = await send(one, device.token);
-      expect((await device.waitFor(1))[0]?.payload).toBe(push.payload);
-    });
-  });
-
-  test.each([0, 1])('take over each other’s work (%i)', async (at) => {
-    const device = await newDevice(one);
-    await device.connect();
-    await whileFrozen('delivery-worker', at, async () => {
-      for (let n = 1; n <= 4; n += 1) await send(one, device.token);
-      await device.waitFor(4, { timeoutMs: 20_000 });
-    });
-  });
 });
 
 async function newDevice(stack: Stack): Promise<MqttDevice> {
   const device = await newMqttDevice(stack.dev);
   devices.push(device);
   return device;
-}
-
-/** Stops one process of the first stack in its tracks for the time of `work`. */
-async function whileFrozen(service: string, index: number, work: () => Promise<void>) {
-  one.kill(service, 'SIGSTOP', index);
-  try {
-    await work();
-  } finally {
-    one.kill(service, 'SIGCONT', index);
-  }
 }

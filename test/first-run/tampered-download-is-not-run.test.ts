@@ -1,5 +1,6 @@
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
@@ -9,6 +10,8 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { findKnownArchive } from '../../tools/supervisor/bootstrap/mongod-archives.mjs';
@@ -18,11 +21,40 @@ import {
   fetchPublishedDigest,
   UntrustedDownloadError,
 } from '../../tools/supervisor/bootstrap/verified-download.mjs';
-import { type FileServer, startFileServer } from '../support/first-run/file-server.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
 const BOOTSTRAP = join(ROOT, 'tools/supervisor/bootstrap');
+
+/** A file server of a test's own. */
+interface FileServer {
+  url: string;
+  /** Paths that were requested. */
+  requestedPaths: string[];
+  stop(): Promise<void>;
+}
+
+/** Starts one; `contentFor` returns the content of a path, or undefined when there is none. */
+async function startFileServer(
+  contentFor: (path: string) => Buffer | string | undefined,
+): Promise<FileServer> {
+  const requestedPaths: string[] = [];
+  const server = createServer((request, response) => {
+    const path = request.url ?? '';
+    requestedPaths.push(path);
+    const content = contentFor(path);
+    response.writeHead(content === undefined ? 404 : 200).end(content);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requestedPaths,
+    stop: async () => {
+      server.closeAllConnections();
+      await once(server.close(), 'close');
+    },
+  };
+}
 
 let server: FileServer | undefined;
 afterEach(async () => {

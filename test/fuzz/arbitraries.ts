@@ -5,7 +5,18 @@ import type {
   EndpointParameter,
   JsonSchema,
 } from '../support/api/endpoints.ts';
-import type { FuzzRequest } from './request.ts';
+
+/** A generated request. `{{name}}` in its texts is replaced by an id or a key that is known when it is sent. */
+export interface FuzzRequest {
+  /** Key that it is sent with. */
+  credential: 'caller' | 'other' | 'wrong' | 'none';
+  method: string;
+  /** Path and query as they are written to the wire, without the key. */
+  target: string;
+  headers: readonly (readonly [name: string, value: string])[];
+  /** Bytes as latin1 text. */
+  body: string | undefined;
+}
 
 /** Values by the name of a field or a parameter, so that many requests pass the checks. */
 const KNOWN: Record<string, readonly string[]> = {
@@ -43,54 +54,36 @@ const KNOWN: Record<string, readonly string[]> = {
 const TEXTS = [
   ...['', '\0', '\u0000{{mark}}', '\ud800', '\ufeff', '\u202e\u0301', '😀'.repeat(40), 'ä{{mark}}'],
   ...['__proto__', 'constructor', 'hasOwnProperty', '$where', '$ne', 'a.b', '{{mark}}\r\nX-A: 1'],
-  ...[
-    "' OR 1=1 --",
-    '../../etc/passwd',
-    '<script>alert(1)</script>',
-    '%00',
-    '{"$gt":""}',
-    '{{7*7}}',
-  ],
+  ...["' OR 1=1 --", '../../etc/passwd', '<script>alert(1)</script>', '%00', '{"$gt":""}'],
+  ...['{{7*7}}'],
   ...['/topics/', '/topics/ä', '-1', '1e400', '0x10', '٣', '1'.repeat(400), 'f'.repeat(24)],
 ];
 
 /** JSON texts of values that a field does not expect. */
 const VALUES = [
-  ...[
-    'null',
-    'true',
-    'false',
-    '0',
-    '-1',
-    '-0',
-    '1.5',
-    '1e400',
-    '-1e400',
-    '1e-400',
-    '1E+2',
-    '1e308',
-  ],
-  ...['9007199254740993', '123456789012345678901234567890', '[]', '{}', '[[]]', '[null]', '[{}]'],
-  ...[
-    '{"$ne":null}',
-    '{"$gt":""}',
-    '["{{mark}}"]',
-    '{"a":"{{mark}}"}',
-    '{"__proto__":{"a":"{{mark}}"}}',
-  ],
+  ...'null true false 0 -1 -0 1.5 1e400 -1e400 1e-400 1E+2 1e308 9007199254740993'.split(' '),
+  ...'123456789012345678901234567890 [] {} [[]] [null] [{}] {"$ne":null} {"$gt":""}'.split(' '),
+  ...'["{{mark}}"] {"a":"{{mark}}"} {"__proto__":{"a":"{{mark}}"}}'.split(' '),
 ];
 
 const EXTRA_MEMBERS = [
   ...['"__proto__":{"to":"{{device}}","isAdmin":true}', '"__proto__":null', '"$where":"sleep(1)"'],
+  ...['"constructor":{"prototype":{"a":1}}', '"":0', '"a.b":{"$set":1}', '"\\u0000":1'],
   ...[
-    '"constructor":{"prototype":{"a":1}}',
-    '"":0',
-    '"a.b":{"$set":1}',
-    '"\\u0000":1',
     '"{{mark}}":1',
+    '"toString":1',
+    '"app":"{{victim.app}}"',
+    '"account":"x"',
+    '"_id":"{{mark}}"',
   ],
-  ...['"toString":1', '"app":"{{victim.app}}"', '"account":"x"', '"_id":"{{mark}}"'],
 ];
+
+/** Chooses one of some arbitraries by their weights; shrinks towards the first. */
+const weighted = <T>(...choices: [weight: number, arbitrary: fc.Arbitrary<T>][]): fc.Arbitrary<T> =>
+  fc.oneof(
+    { withCrossShrink: true },
+    ...choices.map(([weight, arbitrary]) => ({ weight, arbitrary })),
+  );
 
 const wildText = fc.oneof(
   fc.constantFrom(...TEXTS),
@@ -155,11 +148,7 @@ function fittingText({ pattern, maxLength = 40 }: JsonSchema, name: string): fc.
       : fc.stringMatching(new RegExp(pattern));
   const known = KNOWN[name];
   if (known === undefined) return free;
-  return fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: fc.constantFrom(...known), weight: 8 },
-    { arbitrary: free, weight: 1 },
-  );
+  return weighted([8, fc.constantFrom(...known)], [1, free]);
 }
 
 function fittingObject(list: EndpointList, schema: JsonSchema): fc.Arbitrary<string> {
@@ -178,10 +167,9 @@ function fittingObject(list: EndpointList, schema: JsonSchema): fc.Arbitrary<str
   const members = Object.entries(properties).map(([key, field]) =>
     fittingMember(list, key, field, required.includes(key)),
   );
-  const extra = fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: fc.constant<string[]>([]), weight: 9 },
-    { arbitrary: fc.constantFrom(...EXTRA_MEMBERS).map((member) => [member]), weight: 1 },
+  const extra = weighted(
+    [9, fc.constant<string[]>([])],
+    [1, fc.constantFrom(...EXTRA_MEMBERS).map((member) => [member])],
   );
   return fc.tuple(...members, extra).map((lists) => `{${lists.flat().join()}}`);
 }
@@ -198,12 +186,11 @@ function fittingMember(
   const absent = fc.constant<string[]>([]);
   const present = good.map((value) => [write(value)]);
   const [first, second] = isRequired ? [present, absent] : [absent, present];
-  return fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: first, weight: 24 },
-    { arbitrary: second, weight: isRequired ? 1 : 8 },
-    { arbitrary: wildValue.map((value) => [write(value)]), weight: 2 },
-    { arbitrary: fc.tuple(good, wildValue).map((pair) => pair.map(write)), weight: 1 },
+  return weighted(
+    [24, first],
+    [isRequired ? 1 : 8, second],
+    [2, wildValue.map((value) => [write(value)])],
+    [1, fc.tuple(good, wildValue).map((pair) => pair.map(write))],
   );
 }
 
@@ -211,29 +198,20 @@ function fittingMember(
 function bodyOf(list: EndpointList, schema: JsonSchema): fc.Arbitrary<string> {
   const text = fitting(list, schema, '');
   const good = text.map(toLatin1);
-  return fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: good, weight: 30 },
-    {
-      arbitrary: fc.tuple(good, fc.nat({ max: 200 })).map(([all, cut]) => all.slice(0, -1 - cut)),
-      weight: 2,
-    },
-    {
-      arbitrary: fc
-        .tuple(good, fc.constantFrom('}', '{}', '\0', ',', '//'))
-        .map(([all, more]) => all + more),
-      weight: 1,
-    },
-    { arbitrary: good.map((all) => `\xef\xbb\xbf${all}`), weight: 1 },
-    { arbitrary: text.map((all) => Buffer.from(all, 'utf16le').toString('latin1')), weight: 1 },
-    { arbitrary: good.map((all) => all.replace(':', ':NaN,"x":')), weight: 1 },
-    { arbitrary: good.map((all) => all.replace('"', "'")), weight: 1 },
-    { arbitrary: wildValue.map(toLatin1), weight: 2 },
-    { arbitrary: fc.string({ unit: 'binary', maxLength: 60 }), weight: 1 },
-    {
-      arbitrary: fc.constantFrom('', ' ', '\xff\xfe', '{"a":"\xc3("}', '[', '['.repeat(200_000)),
-      weight: 1,
-    },
+  return weighted(
+    [30, good],
+    [2, fc.tuple(good, fc.nat({ max: 200 })).map(([all, cut]) => all.slice(0, -1 - cut))],
+    [
+      1,
+      fc.tuple(good, fc.constantFrom('}', '{}', '\0', ',', '//')).map(([all, more]) => all + more),
+    ],
+    [1, good.map((all) => `\xef\xbb\xbf${all}`)],
+    [1, text.map((all) => Buffer.from(all, 'utf16le').toString('latin1'))],
+    [1, good.map((all) => all.replace(':', ':NaN,"x":'))],
+    [1, good.map((all) => all.replace('"', "'"))],
+    [2, wildValue.map(toLatin1)],
+    [1, fc.string({ unit: 'binary', maxLength: 60 })],
+    [1, fc.constantFrom('', ' ', '\xff\xfe', '{"a":"\xc3("}', '[', '['.repeat(200_000))],
   );
 }
 
@@ -246,29 +224,9 @@ const MAX_PART_CHARACTERS = 2_000;
 
 /** Parts of a path or a query as they are written to the wire. */
 const WILD_PARTS = [
-  ...[
-    '%00',
-    '%2e%2e%2f',
-    '..',
-    '.',
-    '%ff',
-    '%',
-    '%zz',
-    'a%2Fb',
-    '[$ne]=1',
-    '%ed%a0%80',
-    '%F0%9F%98%80',
-  ],
-  ...[
-    'x'.repeat(2_000),
-    '{{mark}}',
-    '%7B%22$gt%22:%22%22%7D',
-    '-1',
-    '1e9',
-    'null',
-    'undefined',
-    '__proto__',
-  ],
+  ...'%00 %2e%2e%2f .. . %ff % %zz a%2Fb [$ne]=1 %ed%a0%80 %F0%9F%98%80 {{mark}} -1 1e9'.split(' '),
+  ...'%7B%22$gt%22:%22%22%7D null undefined __proto__'.split(' '),
+  'x'.repeat(2_000),
 ];
 
 function partOf(list: EndpointList, { name, schema }: EndpointParameter): fc.Arbitrary<string> {
@@ -276,16 +234,13 @@ function partOf(list: EndpointList, { name, schema }: EndpointParameter): fc.Arb
     const value = String(JSON.parse(text));
     return isPlaceholder(value) ? value : encodeURIComponent(value.toWellFormed());
   });
-  return fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: good, weight: 12 },
-    { arbitrary: fc.constantFrom(...WILD_PARTS), weight: 2 },
-    {
-      arbitrary: wildText.map((text) =>
-        encodeURIComponent(text.toWellFormed()).slice(0, MAX_PART_CHARACTERS),
-      ),
-      weight: 1,
-    },
+  return weighted(
+    [12, good],
+    [2, fc.constantFrom(...WILD_PARTS)],
+    [
+      1,
+      wildText.map((text) => encodeURIComponent(text.toWellFormed()).slice(0, MAX_PART_CHARACTERS)),
+    ],
   );
 }
 
@@ -307,23 +262,21 @@ function queryOf(list: EndpointList, { parameters }: Endpoint): fc.Arbitrary<str
   const members = inQuery.map((parameter) => {
     const member = partOf(list, parameter).map((part) => [`${parameter.name}=${part}`]);
     const absent = fc.constant<string[]>([]);
-    return fc.oneof(
-      { withCrossShrink: true },
-      { arbitrary: parameter.required ? member : absent, weight: 2 },
-      { arbitrary: parameter.required ? absent : member, weight: 1 },
-      { arbitrary: fc.tuple(member, member).map((pair) => pair.flat()), weight: 1 },
-      { arbitrary: member.map(([text = '']) => [text.replace('=', '[$ne]=')]), weight: 1 },
+    return weighted(
+      [2, parameter.required ? member : absent],
+      [1, parameter.required ? absent : member],
+      [1, fc.tuple(member, member).map((pair) => pair.flat())],
+      [1, member.map(([text = '']) => [text.replace('=', '[$ne]=')])],
     );
   });
-  const extra = fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: fc.constant<string[]>([]), weight: 12 },
-    {
-      arbitrary: fc
+  const extra = weighted(
+    [12, fc.constant<string[]>([])],
+    [
+      1,
+      fc
         .constantFrom('a=%00', '__proto__=1', 'a[__proto__][b]=1', '%', '&&=&', 'page[]=1')
         .map((text) => [text]),
-      weight: 1,
-    },
+    ],
   );
   return fc.tuple(...members, extra).map((lists) => lists.flat());
 }
@@ -332,47 +285,22 @@ const TYPES = [
   ...['text/plain', 'application/json; charset=utf-16', 'application/x-www-form-urlencoded', 'x'],
   ...['multipart/form-data; boundary=x', 'APPLICATION/JSON', 'application/jsonx', ''],
 ];
-const HEADERS: readonly (readonly [string, string])[] = [
-  ...([
-    ['accept', 'text/csv'],
-    ['accept', '*/*;q=x'],
-    ['accept-encoding', 'br;q=9,*;q=-1'],
-  ] as const),
-  ...([
-    ['content-encoding', 'gzip'],
-    ['content-encoding', 'identity'],
-    ['range', 'bytes=0-1'],
-  ] as const),
-  ...([
-    ['x-forwarded-for', '203.0.113.7, , x'],
-    ['forwarded', 'for="[::"'],
-    ['via', 'x'],
-  ] as const),
-  ...([
-    ['x-http-method-override', 'DELETE'],
-    ['if-none-match', '*'],
-    ['expect', '100-continue'],
-  ] as const),
-  ...([
-    ['traceparent', '00-x'],
-    ['traceparent', `00-${'f'.repeat(32)}-${'f'.repeat(16)}-01`],
-  ] as const),
-  ...([
-    ['cookie', '__proto__=1'],
-    ['origin', 'null'],
-    ['authorization', 'Basic eDp5'],
-  ] as const),
-  ...([
-    ['authorization', 'Bearer '],
-    ['x-long', 'x'.repeat(9_000)],
-    ['x-{{mark}}', '\xff\xfe'],
-  ] as const),
-  ...([
-    ['idempotency-key', 'ä'.repeat(3)],
-    ['idempotency-key', 'x'.repeat(300)],
-    ['upgrade', 'h2c'],
-  ] as const),
-];
+/** Each a name and a value. */
+const HEADERS = [
+  ...['accept: text/csv', 'accept: */*;q=x', 'accept-encoding: br;q=9,*;q=-1', 'via: x'],
+  ...['content-encoding: gzip', 'content-encoding: identity', 'range: bytes=0-1', 'upgrade: h2c'],
+  ...['x-forwarded-for: 203.0.113.7, , x', 'forwarded: for="[::"', 'if-none-match: *'],
+  ...['x-http-method-override: DELETE', 'expect: 100-continue', 'cookie: __proto__=1'],
+  ...[
+    'origin: null',
+    'authorization: Basic eDp5',
+    'authorization: Bearer ',
+    'x-{{mark}}: \xff\xfe',
+  ],
+  ...['traceparent: 00-x', `traceparent: 00-${'f'.repeat(32)}-${'f'.repeat(16)}-01`],
+  ...[`x-long: ${'x'.repeat(9_000)}`, `idempotency-key: ${'ä'.repeat(3)}`],
+  `idempotency-key: ${'x'.repeat(300)}`,
+].map((line): [string, string] => [line.split(': ', 1)[0] ?? '', line.replace(/^[^:]+: /, '')]);
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'HEAD', 'TRACE', 'PROPFIND'];
 
 function headersOf(
@@ -385,22 +313,14 @@ function headersOf(
       fitting(list, schema, name).map((text): [string, string] => [name, String(JSON.parse(text))]),
     ),
   );
-  const type = fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: fc.constant('application/json'), weight: 30 },
-    { arbitrary: fc.constantFrom(...TYPES), weight: 1 },
-  );
-  const odd = fc.oneof(
-    { withCrossShrink: true },
-    { arbitrary: fc.constant(null), weight: 6 },
-    { arbitrary: fc.constantFrom(...HEADERS), weight: 1 },
-  );
+  const type = weighted([30, fc.constant('application/json')], [1, fc.constantFrom(...TYPES)]);
+  const odd = weighted([6, fc.constant(null)], [1, fc.constantFrom(...HEADERS)]);
   return fc
     .tuple(fc.tuple(...own), body === undefined ? fc.constant('') : type, odd)
     .map(([headers, contentType, more]) => [
       ...headers.flatMap((header) => (header === null ? [] : [header])),
       ...(contentType === '' ? [] : [['content-type', contentType] as [string, string]]),
-      ...(more === null ? [] : [[more[0], more[1]] as [string, string]]),
+      ...(more === null ? [] : [more]),
     ]);
 }
 
@@ -416,11 +336,7 @@ export function requestsOf(list: EndpointList, endpoint: Endpoint): fc.Arbitrary
   return fc
     .record({
       credential: fc.constantFrom('caller', 'caller', 'caller', 'other', 'none', 'wrong'),
-      method: fc.oneof(
-        { withCrossShrink: true },
-        { arbitrary: fc.constant(endpoint.method), weight: 30 },
-        { arbitrary: fc.constantFrom(...METHODS), weight: 1 },
-      ),
+      method: weighted([30, fc.constant(endpoint.method)], [1, fc.constantFrom(...METHODS)]),
       path: pathOf(list, endpoint),
       query: queryOf(list, endpoint),
       headers: headersOf(list, endpoint),

@@ -1,9 +1,8 @@
-import fc from 'fast-check';
 import { API_ERRORS } from '../../packages/core/src/api-error.ts';
 import { type Endpoint, readEndpoints } from '../support/api/endpoints.ts';
-import { requestsOf } from './arbitraries.ts';
+import type { FuzzRequest } from './arbitraries.ts';
 import type { FuzzTarget } from './fuzz-target.ts';
-import { type FuzzRequest, toCurl, type WireRequest, type WireResponse } from './request.ts';
+import { tryRequests, type WireRequest, type WireResponse } from './request.ts';
 
 /** Result of the requests of a run. */
 export interface ApiFuzzReport {
@@ -44,10 +43,13 @@ export async function fuzzApi(
   const list = await readEndpoints(target.api);
   const statuses: Record<string, number> = {};
   const refused = new Set<string>();
-  const violations: string[] = [];
   let requests = 0;
 
-  async function tryRequest(endpoint: Endpoint, generated: FuzzRequest): Promise<void> {
+  let current: Endpoint | undefined;
+
+  async function tryRequest(generated: FuzzRequest, endpoint: Endpoint): Promise<void> {
+    if (current !== endpoint) await target.renew();
+    current = endpoint;
     requests += 1;
     const mark = `${MARK}${requests}x`;
     const wire = target.toWire(generated, mark);
@@ -65,19 +67,13 @@ export async function fuzzApi(
     .filter(({ path }) => path.startsWith(routes))
     .sort((left, right) => Number(isWrite(left)) - Number(isWrite(right)));
   if (endpoints.length === 0) throw new Error(`no path begins with ${routes}`);
-  for (const endpoint of endpoints) {
-    const { id, method, path } = endpoint;
-    await target.renew();
-    const property = fc.asyncProperty(requestsOf(list, endpoint), (request) =>
-      tryRequest(endpoint, request),
-    );
-    const result = await fc.check(property, { numRuns: perRoute, seed });
-    log?.(`${id}: ${result.numRuns} requests`);
-    if (!result.failed) continue;
-    const request = result.counterexample?.[0];
-    const curl = request && toCurl(target.api, target.toWire(request, `${MARK}0x`));
-    violations.push(`${method} ${path}: ${describe(result.errorInstance)}\n${curl}`);
-  }
+  const violations = await tryRequests(
+    { ...list, endpoints },
+    { perRoute, seed, ...(log && { log }) },
+    target.api,
+    tryRequest,
+    (request) => target.toWire(request, `${MARK}0x`),
+  );
   return { requests, statuses, violations, isRefused: (mark) => refused.has(mark) };
 }
 
@@ -86,17 +82,15 @@ function isWrite({ method }: Endpoint): boolean {
   return method !== 'GET';
 }
 
-interface Exchange {
-  generated: FuzzRequest;
-  wire: WireRequest;
-  response: WireResponse;
-}
-
 /** Returns the fault of a response; undefined if it has none. */
 function findProblem(
   target: FuzzTarget,
   endpoint: Endpoint,
-  { generated, wire, response }: Exchange,
+  {
+    generated,
+    wire,
+    response,
+  }: { generated: FuzzRequest; wire: WireRequest; response: WireResponse },
 ): string | undefined {
   const { status, text } = response;
   if (status >= 500) return `a ${status}: ${text}`;
@@ -171,8 +165,4 @@ function isObject(text: string): boolean {
 /** Ids of a push, a device or a webhook that a response names as new. */
 function findNewIds(text: string): string[] {
   return [...text.matchAll(/"(?:id|token)":"([0-9a-f]{22,24})"/g)].map(([, id = '']) => id);
-}
-
-function describe(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

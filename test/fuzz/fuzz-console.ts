@@ -1,12 +1,11 @@
 import { Agent } from 'node:http';
-import fc from 'fast-check';
 import type { Endpoint, EndpointList, JsonSchema } from '../support/api/endpoints.ts';
-import { requestsOf } from './arbitraries.ts';
+import type { FuzzRequest } from './arbitraries.ts';
 import { INSIDE } from './fuzz-api.ts';
 import {
-  type FuzzRequest,
+  fillRequest,
   sendRequest,
-  toCurl,
+  tryRequests,
   type WireRequest,
   type WireResponse,
 } from './request.ts';
@@ -72,7 +71,6 @@ export async function fuzzConsole(
 ): Promise<ConsoleFuzzReport> {
   const agent = new Agent({ keepAlive: true });
   const statuses: Record<string, number> = {};
-  const violations: string[] = [];
   let requests = 0;
 
   async function tryRequest(generated: FuzzRequest): Promise<void> {
@@ -82,41 +80,20 @@ export async function fuzzConsole(
     const problem = findProblem(generated, response);
     if (problem !== undefined) throw new Error(problem);
   }
-
-  for (const route of ROUTES) {
-    const property = fc.asyncProperty(requestsOf(LIST, route), tryRequest);
-    const { failed, counterexample, errorInstance } = await fc.check(property, {
-      numRuns: perRoute,
-      seed,
-    });
-    if (!failed) continue;
-    const request = counterexample?.[0];
-    const curl = request && toCurl(origin, toWire(origin, request, 0));
-    violations.push(`${route.id}: ${String(errorInstance)}\n${curl}`);
-  }
+  const wireOf = (request: FuzzRequest) => toWire(origin, request, 0);
+  const violations = await tryRequests(LIST, { perRoute, seed }, origin, tryRequest, wireOf);
   agent.destroy();
   return { statuses, violations };
 }
 
 function toWire(origin: string, request: FuzzRequest, number: number): WireRequest {
-  const { method, headers } = request;
-  const fill = (part: string) => part.replaceAll('{{mark}}', `mark${number}`);
-  const bytes = request.body === undefined ? undefined : Buffer.from(fill(request.body), 'latin1');
   const address = `203.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}`;
-  return {
-    method,
-    target: fill(request.target),
-    headers: [
-      ['host', new URL(origin).host],
-      ['origin', origin],
-      ...headers
-        .filter(([name]) => !OWN_HEADERS.includes(name))
-        .map(([name, value]) => [fill(name), fill(value)] as const),
-      ['x-forwarded-for', address],
-      ...(bytes === undefined ? [] : [['content-length', `${bytes.length}`] as const]),
-    ],
-    body: bytes,
-  };
+  const headers = [
+    ['origin', origin] as const,
+    ...request.headers.filter(([name]) => !OWN_HEADERS.includes(name)),
+    ['x-forwarded-for', address] as const,
+  ];
+  return fillRequest(origin, { ...request, headers }, { mark: `mark${number}` });
 }
 
 /** Returns the fault of a response; undefined if it has none. */

@@ -14,7 +14,8 @@ import {
 } from '../support/providers/devices.ts';
 import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { registerDevice } from '../support/register-device.ts';
-import { type FuzzRequest, sendRequest, type WireRequest, type WireResponse } from './request.ts';
+import type { FuzzRequest } from './arbitraries.ts';
+import { fillRequest, sendRequest, type WireRequest, type WireResponse } from './request.ts';
 
 /** Target of random requests: three tenants, of which no request has the key of the third. */
 export interface FuzzTarget {
@@ -41,7 +42,6 @@ export interface FuzzTarget {
 
 /** As long as a key, of the letters that a key has. */
 const WRONG_KEY = 'f0'.repeat(32);
-const PLACEHOLDER = /\{\{([\w.]+)\}\}/g;
 
 /** Creates the tenants and their objects. */
 export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTarget> {
@@ -83,8 +83,15 @@ export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTa
     victimSecrets: [device.token, device.auth, push, scheduled, webhook, mark],
     keys,
     unloggable: [...keys, WRONG_KEY, own.device.auth, device.auth],
-    toWire: (request, requestMark) =>
-      toWire(api, request, keyOf(request, caller, other), { ...values, mark: requestMark }),
+    toWire(request, requestMark) {
+      const wire = fillRequest(api, request, { ...values, mark: requestMark });
+      const key = keyOf(request, caller, other);
+      if (key === undefined) return wire;
+      return {
+        ...wire,
+        target: `${wire.target}${wire.target.includes('?') ? '&' : '?'}api_key=${key}`,
+      };
+    },
     send: (request) => sendRequest(api, agent, request),
     async renew() {
       await renew(caller, values);
@@ -112,27 +119,6 @@ function keyOf(
   if (credential === 'none') return undefined;
   if (credential === 'wrong') return WRONG_KEY;
   return credential === 'caller' ? caller.apiKey : other.apiKey;
-}
-
-function toWire(
-  api: string,
-  { method, target, headers, body }: FuzzRequest,
-  key: string | undefined,
-  values: Record<string, string>,
-): WireRequest {
-  const fill = (text: string) => text.replaceAll(PLACEHOLDER, (all, name) => values[name] ?? all);
-  const path = fill(target);
-  const bytes = body === undefined ? undefined : Buffer.from(fill(body), 'latin1');
-  return {
-    method,
-    target: key === undefined ? path : `${path}${path.includes('?') ? '&' : '?'}api_key=${key}`,
-    headers: [
-      ['host', new URL(api).host],
-      ...headers.map(([name, value]): [string, string] => [fill(name), fill(value)]),
-      ...(bytes === undefined ? [] : [['content-length', `${bytes.length}`] as [string, string]]),
-    ],
-    body: bytes,
-  };
 }
 
 /** Things of the caller that a request may delete. */

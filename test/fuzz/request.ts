@@ -1,18 +1,7 @@
 import { type Agent, type IncomingMessage, request } from 'node:http';
-
-/** Keys that a request can be sent with. */
-export type Credential = 'caller' | 'other' | 'wrong' | 'none';
-
-/** A generated request. `{{name}}` in its texts is replaced by an id or a key that is known when it is sent. */
-export interface FuzzRequest {
-  credential: Credential;
-  method: string;
-  /** Path and query as they are written to the wire, without the key. */
-  target: string;
-  headers: readonly (readonly [name: string, value: string])[];
-  /** Bytes as latin1 text. */
-  body: string | undefined;
-}
+import fc from 'fast-check';
+import type { Endpoint, EndpointList } from '../support/api/endpoints.ts';
+import { type FuzzRequest, requestsOf } from './arbitraries.ts';
 
 /** A request as it is written to the wire. */
 export interface WireRequest {
@@ -29,6 +18,58 @@ export interface WireResponse {
 }
 
 const TIMEOUT_MS = 30_000;
+const PLACEHOLDER = /\{\{([\w.]+)\}\}/g;
+
+/**
+ * Tries random requests of endpoints, which the seed decides, until one of an endpoint has a fault.
+ *
+ * @param wireOf writes a request, for a command that repeats it
+ * @returns violations, each with the smallest request that shows it
+ */
+export async function tryRequests(
+  list: EndpointList,
+  { perRoute, seed, log }: { perRoute: number; seed: number; log?: (line: string) => void },
+  base: string,
+  tryRequest: (request: FuzzRequest, endpoint: Endpoint) => Promise<void>,
+  wireOf: (request: FuzzRequest) => WireRequest,
+): Promise<string[]> {
+  const violations: string[] = [];
+  for (const endpoint of list.endpoints) {
+    const property = fc.asyncProperty(requestsOf(list, endpoint), (one) =>
+      tryRequest(one, endpoint),
+    );
+    const { failed, counterexample, errorInstance, numRuns } = await fc.check(property, {
+      ...{ numRuns: perRoute, seed },
+    });
+    log?.(`${endpoint.id}: ${numRuns} requests`);
+    if (!failed) continue;
+    const [smallest] = counterexample ?? [];
+    const curl = smallest && toCurl(base, wireOf(smallest));
+    violations.push(`${endpoint.method} ${endpoint.path}: ${String(errorInstance)}\n${curl}`);
+  }
+  return violations;
+}
+
+/** Fills the placeholders of a request whose values are known, and adds the headers of its host and its length. */
+export function fillRequest(
+  base: string,
+  { method, target, headers, body }: FuzzRequest,
+  values: Readonly<Record<string, string>>,
+): WireRequest {
+  const fill = (text: string) =>
+    text.replaceAll(PLACEHOLDER, (all, name: string) => values[name] ?? all);
+  const bytes = body === undefined ? undefined : Buffer.from(fill(body), 'latin1');
+  return {
+    method,
+    target: fill(target),
+    headers: [
+      ['host', new URL(base).host],
+      ...headers.map(([name, value]) => [fill(name), fill(value)] as const),
+      ...(bytes === undefined ? [] : [['content-length', `${bytes.length}`] as const]),
+    ],
+    body: bytes,
+  };
+}
 
 /**
  * Sends a request without any correction by the client.
@@ -83,7 +124,7 @@ async function readResponse(response: IncomingMessage): Promise<WireResponse> {
 }
 
 /** Writes a request as a command to copy. */
-export function toCurl(api: string, { method, target, headers, body }: WireRequest): string {
+function toCurl(api: string, { method, target, headers, body }: WireRequest): string {
   const options = [
     ...['--globoff', '--path-as-is', '-i', '-X', method, quote(new URL(api).origin + target)],
     ...headers

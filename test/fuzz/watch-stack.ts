@@ -46,6 +46,8 @@ export function watchStack(
     const pid = stack.pidOf(service, index);
     return { name: `${service}-${index}`, service, index, pid, bytes: readResidentBytes(pid) };
   });
+  // Another file that had the stack before may have caused errors.
+  const linesBefore = new Set(readLogLines(stack.home));
   const isThere = ({ service, index, pid }: WatchedProcess) => stack.pidOf(service, index) === pid;
   return {
     readMemory: () =>
@@ -61,7 +63,7 @@ export function watchStack(
         // MongoDB keeps its data in memory as long as there is some.
         .filter((process) => isThere(process) && process.service !== 'mongodb')
         .filter(({ pid, bytes }) => readResidentBytes(pid) > bytes + MAX_GROWTH_BYTES);
-      const lines = readLogLines(stack.home);
+      const lines = readLogLines(stack.home).filter((line) => !linesBefore.has(line));
       const errors = lines.filter((line) => UNEXPECTED.test(line));
       const leaks = lines.filter((line) => unloggable.some((secret) => line.includes(secret)));
       return [

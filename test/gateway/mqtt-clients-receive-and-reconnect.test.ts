@@ -1,21 +1,23 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runCarillonJson } from '../support/carillon.ts';
 import {
+  ensureMosquitto,
+  ensurePaho,
   publishByMosquitto,
   type RealClient,
   startMosquitto,
   startMqttJs,
   startPaho,
 } from '../support/gateway/real-clients.ts';
-import { ensureMosquitto, ensurePaho } from '../support/gateway/tools.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { useKillableStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 let stack: Stack;
 let clients: RealClient[] = [];
 
 beforeAll(async () => {
-  const [started, paho] = await Promise.all([startStack(), ensurePaho(), ensureMosquitto()]);
+  const [started, paho] = await Promise.all([useKillableStack(), ensurePaho(), ensureMosquitto()]);
   stack = started;
   const { dev } = stack;
   clients = await Promise.all([
@@ -23,7 +25,7 @@ beforeAll(async () => {
     ...(['mqtt', 'mqtts', 'ws'] as const).map((scheme) => startPaho(dev, scheme, paho)),
     ...(['mqtt', 'mqtts'] as const).map((scheme) => startMosquitto(dev, scheme)),
   ]);
-}, 180_000);
+});
 
 afterAll(async () => {
   for (const client of clients) await client.stop();
@@ -36,7 +38,7 @@ async function expectAllReceive(text: string): Promise<void> {
   const { json } = await stack.api<{ id: string }>('POST', '/push', { to, data: { text } });
   const payload = JSON.stringify({ text });
   const missing = () => clients.filter(({ payloads }) => !payloads.includes(payload));
-  await until(() => missing().length === 0, { timeoutMs: 20_000 }).catch(() => undefined);
+  await until(() => missing().length === 0).catch(() => undefined);
   expect(missing().map(({ name }) => name)).toEqual([]);
   await until(async () => {
     const { outcomes } = await runCarillonJson<{ outcomes: Record<string, number> }>(
@@ -62,7 +64,7 @@ function untilAllAreOnline(): Promise<unknown> {
     );
     return json.presence.every(({ online }) => online);
   };
-  return until(areOnline, { timeoutMs: 30_000, everyMs: 200, what: 'all clients online' });
+  return until(areOnline, { everyMs: 200, what: 'all clients online' });
 }
 
 test('mqtt.js, paho (needs python3 with pip) and mosquitto_sub (needs mosquitto-clients) receive and acknowledge', async () => {
@@ -74,13 +76,13 @@ test.each([
   ['restarted', 'SIGTERM'],
   ['killed', 'SIGKILL'],
 ] as const)(
-  'the clients reconnect by themselves after the gateway was %s, and pushes sent meanwhile arrive',
+  'the clients reconnect by themselves after the gateways were %s, and pushes sent meanwhile arrive',
   async (how, signal) => {
     if (signal === 'SIGKILL') await excludeMosquittoOverTls();
-    const pid = stack.kill('device-gateway', signal);
+    const pids = [0, 1].map((index) => stack.kill('device-gateway', signal, index));
     await Promise.all([
       expectAllReceive(`while ${how}`),
-      stack.waitForRestart('device-gateway', pid),
+      ...pids.map((pid, index) => stack.waitForRestart('device-gateway', pid, index)),
     ]);
     await untilAllAreOnline();
     await expectAllReceive(`after ${how}`);

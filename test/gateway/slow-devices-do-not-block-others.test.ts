@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { quantile } from '../support/gateway/api-probe.ts';
-import { type FleetFixture, openFleetFixture } from '../support/gateway/fleet-fixture.ts';
+import { type FleetFixture, openFleetFixture, quantile } from '../support/gateway/fleet-fixture.ts';
 
 /** More with CARILLON_FLEET_SIZE. */
 const FLEET_SIZE = Number(process.env.CARILLON_FLEET_SIZE ?? 1_000);

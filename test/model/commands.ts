@@ -105,46 +105,27 @@ function changeSubscription(deviceIndex: number, topic: string, isJoining: boole
   });
 }
 
-function push(audience: Audience, collapseKey?: string): Command {
-  const name = `push ${JSON.stringify({ ...audience, collapseKey })}`;
-  const fields = collapseKey === undefined ? {} : { collapse_key: collapseKey };
-  return command(name, hasRecipients(audience), async (model, system) => {
+function push(audience: Audience, { collapseKey, isScheduled = false }: PushOptions): Command {
+  const name = `${isScheduled ? 'schedule' : 'push'} ${JSON.stringify({ ...audience, collapseKey })}`;
+  const hasRecipients = (model: Model) => hasDevice(model) && model.recipients(audience).length > 0;
+  return command(name, hasRecipients, async (model, system) => {
     const recipients = model.recipients(audience);
-    if (collapseKey !== undefined) await releaseAll(model, system, recipients);
-    await sendAndRecord(
-      model,
-      system,
-      recipients,
-      pushTarget(system, audience, recipients),
-      fields,
-    );
+    // Which of two outcomes a push has whose receipt comes after a newer push of its key depends on timing.
+    if (collapseKey !== undefined)
+      for (const device of recipients.filter(({ isHolding }) => isHolding))
+        await release(model, system, device);
+    const tokens = recipients.map(({ token }) => token);
+    const to = 'topic' in audience ? `/topics/${system.topic(audience.topic)}` : tokens;
+    await sendAndRecord(model, system, recipients, to, {
+      ...(collapseKey !== undefined && { collapse_key: collapseKey }),
+      ...(isScheduled && { schedule: Math.ceil(Date.now() / 1_000) + DUE_AFTER_SECONDS }),
+    });
   });
 }
 
-/** Which of two outcomes a push has whose receipt comes after a newer push of its key depends on timing. */
-async function releaseAll(
-  model: Model,
-  system: System,
-  devices: readonly ModelDevice[],
-): Promise<void> {
-  for (const device of devices.filter(({ isHolding }) => isHolding)) {
-    await release(model, system, device);
-  }
-}
-
-function schedule(audience: Audience): Command {
-  const name = `schedule ${JSON.stringify(audience)}`;
-  return command(name, hasRecipients(audience), async (model, system) => {
-    const recipients = model.recipients(audience);
-    const fields = { schedule: Math.ceil(Date.now() / 1_000) + DUE_AFTER_SECONDS };
-    await sendAndRecord(
-      model,
-      system,
-      recipients,
-      pushTarget(system, audience, recipients),
-      fields,
-    );
-  });
+interface PushOptions {
+  collapseKey?: string | undefined;
+  isScheduled?: boolean;
 }
 
 function remove(pushIndex: number): Command {
@@ -163,19 +144,6 @@ function remove(pushIndex: number): Command {
       await untilOutcomesMatch(system, one);
     },
   );
-}
-
-function hasRecipients(audience: Audience): (model: Model) => boolean {
-  return (model) => hasDevice(model) && model.recipients(audience).length > 0;
-}
-
-function pushTarget(
-  { topic }: System,
-  audience: Audience,
-  recipients: readonly ModelDevice[],
-): string | string[] {
-  if ('topic' in audience) return `/topics/${topic(audience.topic)}`;
-  return recipients.map(({ token }) => token);
 }
 
 const deviceIndex = fc.nat(DEVICES - 1);
@@ -198,8 +166,11 @@ const commandArbitrary = fc.oneof(
       .tuple(deviceIndex, topic, fc.boolean())
       .map((some) => changeSubscription(...some)),
   },
-  { weight: 12, arbitrary: fc.tuple(audience, collapseKey).map((some) => push(...some)) },
-  { weight: 1, arbitrary: audience.map(schedule) },
+  {
+    weight: 12,
+    arbitrary: fc.tuple(audience, collapseKey).map(([to, key]) => push(to, { collapseKey: key })),
+  },
+  { weight: 1, arbitrary: audience.map((to) => push(to, { isScheduled: true })) },
   { weight: 2, arbitrary: fc.nat(50).map(remove) },
 );
 

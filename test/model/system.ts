@@ -84,7 +84,10 @@ export async function expectMatch(model: Model, system: System): Promise<void> {
 }
 
 async function expectStatus({ stack }: System, push: ModelPush): Promise<void> {
-  const { json } = await stack.api<Status>('GET', `/pushes/${push.id}`);
+  const { json } = await stack.api<{ push: { pending_devices: string[] } }>(
+    'GET',
+    `/pushes/${push.id}`,
+  );
   if (push.isDeleted) {
     expect(json).toMatchObject({ code: 'INVALID_PUSH_ID' });
     return;
@@ -102,7 +105,11 @@ function expectArrivals(system: System, device: ModelDevice): void {
 }
 
 async function expectInfo({ stack, topic }: System, device: ModelDevice): Promise<void> {
-  const { json } = await stack.api<Info>('GET', `/devices/${device.token}`);
+  const { json } = await stack.api<{
+    pending_notifications: { id: string }[];
+    subscriptions: string[];
+    presence: { online: boolean };
+  }>('GET', `/devices/${device.token}`);
   expect(json.pending_notifications.map(({ id }) => id)).toEqual(
     device.pending.map(({ id }) => id),
   );
@@ -112,14 +119,4 @@ async function expectInfo({ stack, topic }: System, device: ModelDevice): Promis
 
 function payloadsOf(pushes: ReadonlySet<ModelPush>): string[] {
   return [...pushes].map(({ payload }) => payload);
-}
-
-interface Status {
-  push: { pending_devices: string[] };
-}
-
-interface Info {
-  pending_notifications: { id: string }[];
-  subscriptions: string[];
-  presence: { online: boolean };
 }

@@ -1,9 +1,8 @@
 import { globSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { TestServer } from '../../packages/presence/test/start-server.ts';
+import { freePort, type TestServer } from '../../packages/presence/test/start-server.ts';
 import { status } from '../../packages/webhooks/test/receiver.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
@@ -169,14 +168,6 @@ async function untilQuiet(...names: string[]): Promise<void> {
   await Promise.all(names.map((name) => prometheus.untilQuiet(name)));
 }
 
-async function findOps(): Promise<string> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' ? `http://127.0.0.1:${address?.port}` : '';
-}
-
 async function startAll(): Promise<void> {
   [redis, mongod] = await Promise.all([createRedisServer(), startMongod()]);
   await redis.start();
@@ -191,7 +182,7 @@ async function startAll(): Promise<void> {
   const registering = Array.from({ length: IPHONES }, () => registerIphone(tenant.dev));
   iphones = await Promise.all(registering);
   await device.connect();
-  [prometheus, canaryOps] = [await startPrometheus(), await findOps()];
+  [prometheus, canaryOps] = [await startPrometheus(), `http://127.0.0.1:${await freePort()}`];
   await startWorker();
   canary = startCanary(join(createTemporaryFolder(), 'canary.json'));
   traffic = keepSending();

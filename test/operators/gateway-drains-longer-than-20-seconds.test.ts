@@ -38,7 +38,7 @@ beforeAll(async () => {
     registered: CONNECTIONS,
     real: CONNECTIONS,
   });
-}, 120_000);
+});
 afterAll(async () => {
   await Promise.all(pool?.devices.map((device) => device.disconnect()) ?? []);
   gateway?.kill('SIGKILL');
@@ -51,7 +51,7 @@ test('and closes all connections before it ends', async () => {
   const stoppedAt = performance.now();
   gateway.kill('SIGTERM');
   const countConnected = () => pool.devices.filter(({ connected }) => connected).length;
-  await until(() => countConnected() < CONNECTIONS / 2, { timeoutMs: 60_000 });
+  await until(() => countConnected() < CONNECTIONS / 2);
   expect(await gateway.probe('/readyz')).toEqual({ status: 503, faults: ['stopping'] });
   expect((await gateway.probe('/livez')).status).toBe(200);
   expect(await gateway.exited).toBe(0);
@@ -59,4 +59,4 @@ test('and closes all connections before it ends', async () => {
   process.stdout.write(`drained ${CONNECTIONS} connections in ${Math.round(tookMs)} ms\n`);
   expect(tookMs).toBeGreaterThan(FORMER_DEADLINE_MS);
   expect(countConnected()).toBe(0);
-}, 120_000);
+});

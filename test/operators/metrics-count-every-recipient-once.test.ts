@@ -122,7 +122,7 @@ async function untilFinished(): Promise<void> {
   for (const { id } of pushes) {
     const isFinished = async () =>
       (await fixture.store.deliveryStatus.statusOfPush(id))?.state !== 'open';
-    await until(isFinished, { timeoutMs: 30_000, what: `push ${id} finished` });
+    await until(isFinished, { what: `push ${id} finished` });
   }
 }
 
@@ -171,13 +171,10 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
 
 test('so do the figures of the console, with the reasons of failures', async () => {
   // The first reading requests the pending work.
-  const figures = await until(
-    async () => {
-      const sums = await sumFigures(fixture.stack.dev);
-      return total(sums.ended) >= total(BY_CHANNEL) && sums.channels.length > 0 ? sums : undefined;
-    },
-    { timeoutMs: 20_000 },
-  );
+  const figures = await until(async () => {
+    const sums = await sumFigures(fixture.stack.dev);
+    return total(sums.ended) >= total(BY_CHANNEL) && sums.channels.length > 0 ? sums : undefined;
+  });
   expect(figures).toEqual({
     accepted: pushes.length,
     ended: BY_CHANNEL,

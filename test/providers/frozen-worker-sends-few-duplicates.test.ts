@@ -44,7 +44,7 @@ async function freezeClaimingWorker(push: Sent, first: string | undefined): Prom
   const service = 'delivery-worker';
   await whileFrozen(fixture.stack, [{ service, index }], async () => {
     const isTakenOver = async () => (await readClaim(mongo, push))?.reply !== reply;
-    await Promise.all([until(isTakenOver, { timeoutMs: 20_000 }), sleep(FROZEN_MS)]);
+    await Promise.all([until(isTakenOver, { timeoutMs: 60_000 }), sleep(FROZEN_MS)]);
   });
 }
 

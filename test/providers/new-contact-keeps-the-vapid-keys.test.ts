@@ -1,29 +1,24 @@
 import { createECDH } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
-import { ONLY_API } from '../support/api/only-api.ts';
 import { runCarillon, runCarillonJson } from '../support/carillon.ts';
 import { registerBrowser } from '../support/guarantees/register-browser.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
 const CONTACT = ['--contact', 'mailto:you@example.com'];
 
-let stack: Stack;
+let stack: SharedStack;
 let app: string;
 beforeAll(async () => {
-  stack = await startStack(ONLY_API);
+  stack = await useSharedStack();
 });
 beforeEach(async () => {
-  const { id } = await runCarillonJson(stack.home, 'account', 'create', 'one');
-  ({ id: app } = await runCarillonJson<{ id: string }>(
-    stack.home,
-    ...['app', 'create', 'fresh', '--account', `${id}`],
-  ));
+  const args = ['app', 'create', 'fresh', '--account', stack.account];
+  ({ id: app } = await runCarillonJson<{ id: string }>(stack.home, ...args));
 });
-afterAll(() => stack?.stop());
 
 const set = (...args: string[]) =>
   runCarillon(stack.home, ['--json', 'credential', 'web-push', '--app', app, ...args]);

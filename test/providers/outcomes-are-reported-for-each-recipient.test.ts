@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { runCarillonJson } from '../support/carillon.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
@@ -90,13 +91,41 @@ async function registerMixed() {
   return { online, offline, removed, iphones: tokens as [string, string, string, string] };
 }
 
+interface ShownRecipient {
+  token: string;
+  outcome: string;
+  detail?: string;
+  nextTryAt?: string;
+}
+
+/** Expects the command line to show the answers of the provider while one recipient waits. */
+async function expectShownByCommandLine(
+  { id }: Sent,
+  { waiting, bad, gone }: Record<'waiting' | 'bad' | 'gone', string>,
+): Promise<void> {
+  const show = <T>(...args: string[]): Promise<T> =>
+    runCarillonJson<T>(fixture.stack.home, 'push', 'outcomes', id, ...args);
+  const { nextTryAt = '', ...one } = await show<ShownRecipient>('--token', waiting);
+  expect(one).toMatchObject({ outcome: 'pending', detail: '503 ServiceUnavailable', tries: 1 });
+  const inMs = Date.parse(nextTryAt) - Date.now();
+  expect(inMs).toBeGreaterThan((WAIT_SECONDS - 60) * 1_000);
+  expect(inMs).toBeLessThan(WAIT_SECONDS * 1_200);
+  const [reason, detail] = ['bad-provider-address', '400 BadDeviceToken'];
+  expect(await show('--token', bad)).toEqual({ token: bad, outcome: 'failed', reason, detail });
+  const { recipients } = await show<{ recipients: ShownRecipient[] }>();
+  const details = Object.fromEntries(recipients.map((shown) => [shown.token, shown.detail]));
+  expect(details).toMatchObject({
+    ...{ [waiting]: '503 ServiceUnavailable', [bad]: detail, [gone]: '410 Unregistered' },
+  });
+}
+
 test('a push of all channels and ends, until after its deletion', async () => {
   const { online, offline, removed, iphones } = await registerMixed();
   const [sent, waiting, bad, gone] = iphones;
   const mqtt = [online, offline, removed].map(({ token }) => token);
   const push = await send(tenant, [...mqtt, ...iphones]);
   const counts = { delivered: 1, inbox: 2, sent: 1, pending: 1, failed: 1, gone: 1 };
-  await untilOutcomeCounts(fixture.store, push, counts, { timeoutMs: 20_000 });
+  await untilOutcomeCounts(fixture.store, push, counts);
   await tenant.api('DELETE', `/devices/${removed.token}`);
   const isGone = async () => (await getRecipient(push, removed.token)).outcome === 'gone';
   await until(isGone, { what: 'the removed device ends' });
@@ -118,6 +147,7 @@ test('a push of all channels and ends, until after its deletion', async () => {
   });
   expect(report.latency?.max).toBe((await getRecipient(push, online.token)).milliseconds);
   expect(await getRecipient(push, bad)).toMatchObject({ detail: '400 BadDeviceToken' });
+  await expectShownByCommandLine(push, { waiting, bad, gone });
   const deferred = await getRecipient(push, waiting);
   expect(deferred.attempts).toEqual([
     expect.objectContaining({ channel: 'apns', tries: 1, next_try: expect.any(Number) }),
@@ -128,6 +158,8 @@ test('a push of all channels and ends, until after its deletion', async () => {
   await until(async () => (await getOutcomes(push)).outcomes.pending === undefined);
   expect(await readAll(push)).toEqual(deleted);
   expect((await getOutcomes(push)).push.state).toBe('deleted');
+  // The provider's reason is kept when all have ended.
+  expect(await getRecipient(push, bad)).toMatchObject({ detail: '400 BadDeviceToken' });
   expect((await tenant.api('GET', `/pushes/${push.id}`)).json).toMatchObject({
     code: 'INVALID_PUSH_ID',
   });
@@ -165,9 +197,9 @@ test('a recipient with a fallback to FCM is listed once, with both attempts', as
   const channelsTried = async () =>
     ((await getRecipient(push, token)).attempts ?? []).map(({ channel }) => channel).join();
   const isTried = async () => (await channelsTried()) === 'mqtt,fcm';
-  await until(isTried, { timeoutMs: 20_000, what: 'both channels' });
+  await until(isTried, { timeoutMs: 60_000, what: 'both channels' });
   const hasEnded = async () => (await getOutcomes(push)).outcomes.pending === undefined;
-  await until(hasEnded, { timeoutMs: 20_000, what: 'the expiry' });
+  await until(hasEnded, { timeoutMs: 60_000, what: 'the expiry' });
   expect(await readAll(push)).toEqual({ [token]: 'sent' });
   const { channels, push: head } = await getOutcomes(push);
   expect(channels).toEqual({ fcm: { sent: 1 } });

@@ -71,7 +71,7 @@ test('a queue without a worker is named until it has one, and each queue has its
   const named = async () => (await checkWorkers())?.detail.includes(`${QUEUE} for `);
   await until(named, { what: 'the queue in the findings of the doctor' });
   const age = await until(async () => (await readQueueAge(QUEUE)) || undefined);
-  await until(async () => ((await readQueueAge(QUEUE)) ?? 0) > age + 3, { timeoutMs: 20_000 });
+  await until(async () => ((await readQueueAge(QUEUE)) ?? 0) > age + 3, { timeoutMs: 60_000 });
   for (const queue of OTHER_QUEUES) expect(await readQueueAge(queue)).toBe(0);
 
   const apns = await startReadyWorker({ QUEUES: QUEUE });

@@ -15,7 +15,7 @@ import {
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
 import { openSandbox } from '../support/providers/sandbox.ts';
-import { type SecondSandbox, startSecondSandbox } from '../support/providers/second-sandbox.ts';
+import { type OwnSandbox, startOwnSandbox } from '../support/providers/sandbox-process.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import type { Dev } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
@@ -26,14 +26,14 @@ let testHome: TestHome;
 let start: NpmStart;
 let dev: Dev;
 /** The browsers' push service lives on while the stack and its own sandbox are started again. */
-let pushService: SecondSandbox;
+let pushService: OwnSandbox;
 let devices: ProviderDevice[];
 beforeAll(async () => {
   const webPush = `127.0.0.1:${await freePort()}`;
   testHome = await createTestHome({ env: { WEB_PUSH_HOSTS: webPush } });
   start = testHome.start();
   dev = await start.ready();
-  pushService = await startSecondSandbox({ filesOf: join(testHome.home, 'sandbox'), webPush });
+  pushService = await startOwnSandbox({ filesOf: join(testHome.home, 'sandbox'), webPush });
   await withStore({ dev }, ({ apps }) => apps.updateSettings(dev.app, { fcmFallbackSeconds: 0 }));
   devices = [
     await registerIphone(dev),
@@ -103,7 +103,7 @@ async function expectSent(): Promise<void> {
     return good.map(({ channel }) => channel).sort();
   };
   await until(async () => (await took()).length === CHANNELS.length, {
-    timeoutMs: 20_000,
+    timeoutMs: 60_000,
     what: `${push.id} is accepted by all providers`,
   });
   expect(await took()).toEqual(CHANNELS);

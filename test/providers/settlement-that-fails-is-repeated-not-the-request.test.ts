@@ -1,9 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { PushDocument } from '../../packages/store/src/documents.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { type CutPoint, type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
 import type { ServiceProcess } from '../support/operators/service-process.ts';
+import { registerIphone } from '../support/providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
@@ -19,12 +23,14 @@ const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
+let mongo: TestMongo;
 let cutting: CuttingProxy;
 let proxy: TcpProxy;
 let worker: ServiceProcess;
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 0, ownMongodb: true });
   tenant = await fixture.tenant();
+  mongo = await openMongo(fixture.stack.dev);
   const port = Number(new URL(fixture.stack.dev.mongodb).port);
   [cutting, proxy] = [await startCuttingProxy(port), await startTcpProxy(port)];
 }, 120_000);
@@ -34,15 +40,15 @@ afterEach(async () => {
   await fixture?.sandbox.reset();
 });
 afterAll(async () => {
-  await Promise.all([cutting?.stop(), proxy?.stop()]);
+  await Promise.all([cutting?.stop(), proxy?.stop(), mongo?.close()]);
   await fixture?.close();
 });
 
 /** Starts a worker that reaches MongoDB through a proxy. */
-async function startWorkerBehind({ port }: { port: number }): Promise<void> {
+async function startWorkerBehind({ port }: { port: number }, env = {}): Promise<void> {
   const uri = new URL(fixture.stack.dev.mongodb);
   uri.port = String(port);
-  worker = await startDeliveryWorker(fixture.stack, { MONGODB_URI: uri.href });
+  worker = await startDeliveryWorker(fixture.stack, { MONGODB_URI: uri.href, ...env });
   await worker.untilReady();
 }
 
@@ -51,7 +57,7 @@ async function sendWithoutResponse(count: number): Promise<Sent[]> {
   const { tokens } = await registerIphones(tenant, count);
   const pushes = await Promise.all(tokens.map((token) => send(tenant, token)));
   const haveArrived = async () => (await fixture.sandbox.counts()).requests >= count;
-  await until(haveArrived, { timeoutMs: 30_000, everyMs: 20, what: 'all requests at APNs' });
+  await until(haveArrived, { timeoutMs: 60_000, everyMs: 20, what: 'all requests at APNs' });
   return pushes;
 }
 
@@ -83,7 +89,29 @@ test('while MongoDB is unavailable for a moment, a worker keeps the responses of
   proxy.cut();
   // Settlements at the same time share a statement, and share its failure.
   const haveFailed = () => countLoggedFailures() >= PUSHES;
-  await until(haveFailed, { timeoutMs: 30_000, what: 'a failed settlement of each push' });
+  await until(haveFailed, { timeoutMs: 60_000, what: 'a failed settlement of each push' });
   proxy.restore();
   await expectSentOnce(pushes);
 }, 120_000);
+
+test('a worker that ran too late to renew its leases keeps its claims, and delivers the batches', async () => {
+  await fixture.sandbox.reset();
+  // The lease of 6 s has less than its margin left then, and MongoDB still has the claim.
+  const block = 'claim:block=5500';
+  const FAILPOINTS = [1, PUSHES + 1].map((nth) => `${block}#${nth}`).join(',');
+  await startWorkerBehind(proxy, { FAILPOINTS });
+  const pushes = mongo.db.collection<PushDocument>('pushes');
+  /** Waits until the batch of a push is settled, and returns how often it was claimed. */
+  const untilSettled = ({ id }: Sent) => {
+    const readTries = async () =>
+      (await pushes.findOne({ _id: id, 'work.state': 'closed' }))?.work?.tries;
+    return until(readTries, { timeoutMs: 60_000, what: 'a settled batch' });
+  };
+  const [iphone, offline] = [await registerIphone(tenant.dev), await newMqttDevice(tenant.dev)];
+  for (const { token } of [iphone, offline]) {
+    // All in progress when the worker is blocked.
+    const sent = await Promise.all(Array.from({ length: PUSHES }, () => send(tenant, token)));
+    expect(await Promise.all(sent.map(untilSettled))).toEqual(Array(PUSHES).fill(1));
+  }
+  expect((await fixture.sandbox.counts()).duplicates).toBe(0);
+}, 180_000);

@@ -1,16 +1,15 @@
 import { mayBeRepeated } from './duplicates.ts';
-import type { Flag, GoneDevice, PushEnd, SentPush } from './history.ts';
-import { arrivalsAt, isPlain, listAccepted, type Prepared } from './prepare.ts';
+import {
+  arrivalsAt,
+  FLAGS,
+  isPlain,
+  type Prepared,
+  type PushEnd,
+  type SentPush,
+} from './history.ts';
 
 /** A time of MongoDB may be that of some milliseconds before. */
 const MONGODB_LATE_MS = 100;
-
-/** The flag of a device that is gone, by its provider. */
-export const FLAGS: Readonly<Record<GoneDevice['channel'], Flag>> = {
-  apns: 'uninstalled',
-  fcm: 'uninstalled',
-  'web-push': 'unsubscribed',
-};
 
 /** Checks whether pushes to a device may end as gone. FCM is a second way to its devices: MQTT decides. */
 export function mayBeGone({ goneOf }: Pick<Prepared, 'goneOf'>, token: string): boolean {
@@ -33,7 +32,7 @@ export function mayBeGoneAfterArrival(history: Prepared, push: SentPush, token: 
 
 /** Finds recipients that ended as gone before their provider said so, and others after that. */
 export function checkGone(history: Prepared): string[] {
-  return listAccepted(history).flatMap(({ push, end }) =>
+  return history.accepted.flatMap(({ push, end }) =>
     push.audience.flatMap((token) => {
       const isGone = end?.recipients[token] === 'gone';
       const text = isGone ? describeEarly(history, end, token) : describeLate(history, push, token);
@@ -44,7 +43,6 @@ export function checkGone(history: Prepared): string[] {
 
 /** Describes why a recipient can't have ended as gone. */
 function describeEarly(history: Prepared, end: PushEnd, token: string): string | undefined {
-  if (history.removed.includes(token)) return undefined;
   if (!mayBeGone(history, token)) return 'gone, which the device is not';
   const refusedAtMs = (history.refusalsOf.get(token) ?? []).map(({ atMs }) => atMs);
   if (refusedAtMs.length === 0) return 'gone, and its provider has reported nothing';

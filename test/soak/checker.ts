@@ -1,4 +1,5 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
+import { lagAt } from '../support/observer-lag.ts';
 import {
   checkFlagged,
   checkFlags,
@@ -6,19 +7,22 @@ import {
   mayBeGone,
   mayBeGoneAfterArrival,
 } from './check-gone.ts';
-import { checkReports } from './check-reports.ts';
 import { countRepeats, listExcessiveDuplicates } from './duplicates.ts';
-import type { Arrival, History, Outcomes, PushEnd, PushSample, SentPush, Try } from './history.ts';
-import { lagAt } from './observer-lag.ts';
-import { TENANT_NAMES } from './plan.ts';
 import {
+  type Arrival,
   acceptedId,
   arrivalsAt,
+  FLAGS,
+  type History,
   isPlain,
-  listAccepted,
+  type Outcomes,
   type Prepared,
+  type PushEnd,
   prepare,
-} from './prepare.ts';
+  type Reports,
+  type SentPush,
+} from './history.ts';
+import { TENANT_NAMES } from './plan.ts';
 
 /** A guarantee that a run did not keep. */
 export interface Violation {
@@ -35,34 +39,41 @@ const KNOWN_NEWER_MS = 250;
 const RECOVERED_MS = 12_000;
 const MAX_MEMORY_GROWTH = 1.2;
 
-type Check = (history: Prepared) => string[];
-
 const INVARIANTS = {
   'one id for each key': checkIds,
   'each accepted recipient has one end': checkSums,
   'nothing is lost': checkLost,
   'few duplicates': checkDuplicates,
   'nothing is early': checkEarly,
-  'nothing is sent after its expiry': checkExpired,
-  'nothing is sent after its deletion': checkDeleted,
+  'nothing is sent after its expiry': (history) => listLate(history, expiryOf),
+  'nothing is sent after its deletion': (history) =>
+    listLate(history, ({ deletion }) => deletion?.deletedAtMs ?? Number.POSITIVE_INFINITY),
   'nothing is sent that was refused': checkRefused,
   'an unknown push is there whole or not at all': checkUnknown,
   'a device is gone when its provider says so, and not before': checkGone,
   'a device that is gone has its flag, and no other': checkFlags,
   'nothing is sent to a device with a flag': checkFlagged,
   'the newest push of a collapse key is the last': checkCollapse,
-  'nothing is left at rest': checkRest,
+  'nothing is left at rest': ({ left }) =>
+    Object.entries(left).flatMap(([what, count]) => (count > 0 ? [`${what}: ${count}`] : [])),
   'the status agrees with the devices': checkStatus,
   'no valid request is refused': checkRefusals,
   'requests fail only because of faults': checkFailures,
-  'no device gets the push of another': checkForeign,
+  'no device gets the push of another': ({ arrivals, byMark }) =>
+    arrivals
+      .filter(({ mark, token }) => byMark.get(mark)?.audience.includes(token) !== true)
+      .map(({ mark, token }) => `${mark} at ${token}`),
   'presence agrees with the devices': checkDevices,
   'a tenant is shown its own pushes alone': checkShown,
   'each event is reported, and no other': checkReports,
-  'each fault is applied': checkFaults,
+  'each fault is applied': ({ failedFaults }) =>
+    failedFaults.map(({ fault, error }) => `${fault}: ${error}`),
   'no process ends by itself': checkDeaths,
-  'memory comes back': checkMemory,
-} satisfies Record<string, Check>;
+  'memory comes back': ({ memory }) =>
+    memory
+      .filter(({ before, after }) => after > before * MAX_MEMORY_GROWTH)
+      .map(({ service, before, after }) => `${service}: ${before} to ${after} bytes`),
+} satisfies Record<string, (history: Prepared) => string[]>;
 export type InvariantName = keyof typeof INVARIANTS;
 export const INVARIANT_NAMES = Object.keys(INVARIANTS) as InvariantName[];
 
@@ -92,7 +103,7 @@ function checkIds({ pushes }: Prepared): string[] {
 }
 
 function checkSums(history: Prepared): string[] {
-  return listAccepted(history).flatMap(({ push, id, end }) => {
+  return history.accepted.flatMap(({ push, id, end }) => {
     if (end === undefined) return [`${push.mark}: the push ${id} is missing`];
     const sum = Object.values(end.counts).reduce((total, count) => total + count, 0);
     const isPending = (end.counts.pending ?? 0) > 0;
@@ -105,7 +116,7 @@ function checkSums(history: Prepared): string[] {
 
 /** Finds accepted recipients whom a push has not reached, for no reason that the system may have. */
 function checkLost(history: Prepared): string[] {
-  return listAccepted(history).flatMap(({ push, id, end }) =>
+  return history.accepted.flatMap(({ push, id, end }) =>
     push.audience.flatMap((token) => {
       if (arrivalsAt(history, push, token).length > 0) return [];
       const outcome = end?.recipients[token] ?? 'no outcome';
@@ -121,7 +132,7 @@ function mayHaveNotArrived(
   { push, id, token, outcome }: { push: SentPush; id: string; token: string; outcome: string },
 ): boolean {
   if (outcome === 'deleted') return push.deletion !== undefined;
-  if (outcome === 'gone') return history.removed.includes(token) || mayBeGone(history, token);
+  if (outcome === 'gone') return mayBeGone(history, token);
   if (outcome === 'expired') return expiryOf(push) <= history.settledAtMs;
   if (outcome !== 'superseded') return false;
   return history.pushes.some(
@@ -134,7 +145,7 @@ function mayHaveNotArrived(
 }
 
 function checkDuplicates(history: Prepared): string[] {
-  const recipients = listAccepted(history).reduce((sum, { push }) => sum + push.audience.length, 0);
+  const recipients = history.accepted.reduce((sum, { push }) => sum + push.audience.length, 0);
   const duplicates = countRepeats(history);
   const excessive = listExcessiveDuplicates(history);
   return duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART)
@@ -160,16 +171,10 @@ function checkEarly(history: Prepared): string[] {
   );
 }
 
-function checkExpired(history: Prepared): string[] {
+/** Lists arrivals so long after the end of a push that the observer's delay does not explain it. */
+function listLate(history: Prepared, endOf: (push: SentPush) => number): string[] {
   return listArrivals(history, ({ atMs }, push) => {
-    const lateMs = atMs - expiryOf(push);
-    return lateMs > GRACE_MS + lagAt(history, atMs) ? `${lateMs} ms late` : undefined;
-  });
-}
-
-function checkDeleted(history: Prepared): string[] {
-  return listArrivals(history, ({ atMs }, { deletion }) => {
-    const lateMs = atMs - (deletion?.deletedAtMs ?? Number.POSITIVE_INFINITY);
+    const lateMs = atMs - endOf(push);
     return lateMs > GRACE_MS + lagAt(history, atMs) ? `${lateMs} ms late` : undefined;
   });
 }
@@ -178,15 +183,13 @@ function checkDeleted(history: Prepared): string[] {
 function checkRefused(history: Prepared): string[] {
   const isRefused = ({ isInvalid, tries }: SentPush) =>
     isInvalid === true || (tries.length > 0 && tries.every(({ end }) => end === 'fail'));
-  const accepted = history.pushes.filter(
-    ({ isInvalid, tries }) => isInvalid === true && tries.some(({ end }) => end === 'ok'),
-  );
-  const stored = history.pushes.filter(
-    (push) => isRefused(push) && push.stored !== undefined && push.stored.length > 0,
-  );
   return [
-    ...accepted.map(({ mark }) => `${mark}, which is invalid, was accepted`),
-    ...stored.map(({ mark }) => `${mark} was refused, and is in the database`),
+    ...history.pushes
+      .filter(({ isInvalid, tries }) => isInvalid === true && tries.some(({ end }) => end === 'ok'))
+      .map(({ mark }) => `${mark}, which is invalid, was accepted`),
+    ...history.pushes
+      .filter((push) => isRefused(push) && (push.stored ?? []).length > 0)
+      .map(({ mark }) => `${mark} was refused, and is in the database`),
     ...listArrivals(history, (_, push) => (isRefused(push) ? 'was refused' : undefined)),
   ];
 }
@@ -208,7 +211,7 @@ function checkUnknown(history: Prepared): string[] {
 }
 
 function checkCollapse(history: Prepared): string[] {
-  const collapsing = listAccepted(history).filter(({ push }) => push.collapse !== undefined);
+  const collapsing = history.accepted.filter(({ push }) => push.collapse !== undefined);
   return [...Map.groupBy(collapsing, ({ push }) => push.collapse)].flatMap(([key, pushes]) => {
     const tokens = new Set(pushes.flatMap(({ push }) => push.audience));
     return [...tokens].flatMap((token) => {
@@ -224,20 +227,16 @@ function checkCollapse(history: Prepared): string[] {
   });
 }
 
-function checkRest({ left }: Prepared): string[] {
-  return Object.entries(left).flatMap(([what, count]) => (count > 0 ? [`${what}: ${count}`] : []));
-}
-
 /** Compares counts, recipients one by one and pending devices with each other and with what arrived. */
 function checkStatus(history: Prepared): string[] {
-  return listAccepted(history).flatMap(({ push, end }) => {
+  return history.accepted.flatMap(({ push, end }) => {
     if (end === undefined) return [];
     const outcomes = push.audience.map((token) => end.recipients[token] ?? 'none');
     const counted = countValues(Object.values(end.recipients));
     const violations = [
       ...listForeignRecipients(push, end),
       ...compareOutcomes(push, end, { ...end.stored, where: 'stored' }),
-      ...(end.sample === undefined ? [] : compareSample(push, end, end.sample)),
+      ...compareSample(push, end),
     ];
     if (formatCounts(counted) !== formatCounts(end.counts))
       violations.push(`${push.mark}: ${formatCounts(end.counts)} but ${formatCounts(counted)}`);
@@ -283,12 +282,13 @@ function compareOutcomes(
 }
 
 /** Compares what other routes of the API show of a push. */
-function compareSample(push: SentPush, end: PushEnd, sample: PushSample): string[] {
-  const pending = sample.pendingDevices ?? [];
+function compareSample(push: SentPush, end: PushEnd): string[] {
+  if (end.sample === undefined) return [];
+  const { pendingDevices = [] } = end.sample;
   return [
-    ...listForeignRecipients(push, sample),
-    ...compareOutcomes(push, end, { ...sample, where: 'in the sample' }),
-    ...(pending.length > 0 ? [`${push.mark}: pending at ${pending.join(', ')}`] : []),
+    ...listForeignRecipients(push, end.sample),
+    ...compareOutcomes(push, end, { ...end.sample, where: 'in the sample' }),
+    ...pendingDevices.map((token) => `${push.mark}: pending at ${token}`),
   ];
 }
 
@@ -317,7 +317,7 @@ function checkRefusals({ pushes, refusedConnects }: Prepared): string[] {
 
 /** Finds requests to send that failed while there was no fault, nor one shortly before. */
 function checkFailures({ pushes, faults }: Prepared): string[] {
-  const isExplained = ({ startedAtMs, endedAtMs }: Try): boolean =>
+  const isExplained = ({ startedAtMs, endedAtMs }: SentPush['tries'][number]): boolean =>
     faults.some(
       ({ atMs, healedAtMs = Number.POSITIVE_INFINITY }) =>
         atMs <= endedAtMs && startedAtMs <= healedAtMs + RECOVERED_MS,
@@ -329,13 +329,6 @@ function checkFailures({ pushes, faults }: Prepared): string[] {
   );
 }
 
-function checkForeign(history: Prepared): string[] {
-  return history.arrivals.flatMap(({ mark, token }) => {
-    const isRecipient = history.byMark.get(mark)?.audience.includes(token) ?? false;
-    return isRecipient ? [] : [`${mark} at ${token}`];
-  });
-}
-
 function checkDevices({ devices }: Prepared): string[] {
   return devices.flatMap(({ token, isConnected, isOnline, pendingNotifications }) => [
     ...(isConnected === isOnline ? [] : [`${token}: online ${isOnline}, not ${isConnected}`]),
@@ -344,7 +337,7 @@ function checkDevices({ devices }: Prepared): string[] {
 }
 
 function checkShown(history: Prepared): string[] {
-  const accepted = listAccepted(history);
+  const accepted = history.accepted;
   const ownerOf = new Map(accepted.map(({ push, id }) => [id, push.tenant]));
   const shown = { a: new Set(history.shown.a), b: new Set(history.shown.b) };
   const foreign = TENANT_NAMES.flatMap((name) =>
@@ -354,10 +347,6 @@ function checkShown(history: Prepared): string[] {
   );
   const missing = accepted.filter(({ push, id }) => !shown[push.tenant].has(id));
   return [...foreign, ...missing.map(({ push, id }) => `${id} is not shown to ${push.tenant}`)];
-}
-
-function checkFaults({ failedFaults }: Prepared): string[] {
-  return failedFaults.map(({ fault, error }) => `${fault}: ${error}`);
 }
 
 /** Finds ends that are not the run's: of a process that has ended more often than it was killed, one is somebody else's. */
@@ -371,8 +360,45 @@ function checkDeaths({ deaths, kills }: Prepared): string[] {
   });
 }
 
-function checkMemory({ memory }: Prepared): string[] {
-  return memory.flatMap(({ service, before, after }) =>
-    after > before * MAX_MEMORY_GROWTH ? [`${service}: ${before} to ${after} bytes`] : [],
+/** Lists the events of a push that are not among those reported so far. */
+export function listUnreported(
+  { outcomes, finished }: Pick<Reports, 'outcomes' | 'finished'>,
+  push: SentPush,
+  end: PushEnd | undefined,
+): string[] {
+  const id = acceptedId(push) ?? '';
+  const recipients = push.audience.filter(
+    (token) => !outcomes[id]?.[token]?.includes(end?.recipients[token] ?? ''),
   );
+  const isEndMissing = end?.stored.finishedAtMs !== undefined && !finished.includes(id);
+  return [
+    ...recipients.map((token) => `${push.mark} (${id}) at ${token}`),
+    ...(isEndMissing ? [`the end of ${push.mark} (${id})`] : []),
+  ];
+}
+
+/** Finds events that were not reported to the tenant's webhook, and those that are not the tenant's. */
+function checkReports({ reports, accepted, gone, flags }: Prepared): string[] {
+  const { tenant, sinceMs, outcomes, finished, wrongRequests } = reports;
+  const own = accepted.filter(({ push }) => push.tenant === tenant);
+  const ids = new Set(own.map(({ id }) => id));
+  const missingFlags = gone.filter(
+    ({ token, channel, ...one }) =>
+      one.tenant === tenant &&
+      one.startedAtMs >= sinceMs &&
+      !reports.flags[token]?.includes(FLAGS[channel]),
+  );
+  return [
+    ...own.flatMap(({ push, end }) =>
+      (push.tries[0]?.startedAtMs ?? 0) < sinceMs ? [] : listUnreported(reports, push, end),
+    ),
+    ...[...new Set([...Object.keys(outcomes), ...finished])]
+      .filter((id) => !ids.has(id))
+      .map((id) => `${id}, which is no push of ${tenant}`),
+    ...missingFlags.map(({ token, channel }) => `${token}, gone at ${channel}`),
+    ...Object.entries(reports.flags).flatMap(([token, reported]) =>
+      reported.filter((flag) => flag !== flags[token]).map((flag) => `${token}: ${flag}`),
+    ),
+    ...(wrongRequests === 0 ? [] : [`${wrongRequests} wrong requests`]),
+  ];
 }

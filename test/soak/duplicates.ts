@@ -10,7 +10,6 @@ const MAX_DUPLICATES_PER_BREAK = 16;
 const REPEATED_MS = 15_000;
 /** A fault of one of these may leave requests to a provider without a saved outcome, and so may one of the provider itself. */
 const BREAKING: readonly string[] = ['delivery-worker', 'mongodb'];
-
 /** An outcome is saved within this time after the response, unless there is a fault. */
 const SAVED_MS = 5_000;
 
@@ -28,12 +27,9 @@ export function countDuplicates({ arrivals }: Pick<History, 'arrivals'>): number
 
 /** Counts the arrivals on a connection that had the push before: a break of the connection explains the others. */
 export function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
-  const seen = new Set(
-    arrivals.map(
-      ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
-    ),
-  );
-  return arrivals.length - seen.size;
+  return countDuplicates({
+    arrivals: arrivals.map((one) => ({ ...one, token: `${one.token} ${one.connection}` })),
+  });
 }
 
 /**
@@ -45,12 +41,17 @@ export function listExcessiveDuplicates({
   arrivals,
   faults,
 }: Pick<History, 'arrivals' | 'faults'>): string[] {
-  const wayOf = ({ token, channel }: Arrival) => `${token} over ${channel}`;
-  return [...Map.groupBy(arrivals, wayOf)].flatMap(([way, ofWay]) =>
-    ofWay[0]?.channel === 'mqtt'
-      ? listOnConnections(way, ofWay)
-      : listInWindows(way, ofWay, listFaultWindows(listBreaks(faults, ofWay[0]?.channel))),
-  );
+  const ways = Map.groupBy(arrivals, ({ token, channel }) => `${token} over ${channel}`);
+  return [...ways].flatMap(([way, ofWay]) => {
+    const channel = ofWay[0]?.channel ?? '';
+    const bounds =
+      channel === 'mqtt'
+        ? countOnConnections(ofWay)
+        : countInWindows(ofWay, listWindows(faults, channel));
+    return bounds
+      .filter(({ count, most }) => count > most)
+      .map(({ count, where }) => `${count} at ${way} ${where}`);
+  });
 }
 
 /** Checks whether a fault may have lost the outcome of a request that a provider has accepted, so that it is repeated. */
@@ -58,61 +59,48 @@ export function mayBeRepeated(
   faults: readonly AppliedFault[],
   { channel, atMs }: Pick<Arrival, 'channel' | 'atMs'>,
 ): boolean {
-  return listFaultWindows(listBreaks(faults, channel)).some(
+  return listWindows(faults, channel).some(
     ({ fromMs, toMs }) => fromMs - SAVED_MS <= atMs && atMs <= toMs,
   );
 }
 
-function listBreaks(faults: readonly AppliedFault[], channel = ''): AppliedFault[] {
-  return faults.filter(({ fault }) =>
+interface Bound {
+  count: number;
+  most: number;
+  where: string;
+}
+
+function countOnConnections(arrivals: readonly Arrival[]): Bound[] {
+  const connections = arrivals.reduce((most, { connection }) => Math.max(most, connection), 1);
+  const most = MAX_DUPLICATES_PER_BREAK * connections;
+  return [{ count: countDuplicates({ arrivals }), most, where: `on ${connections} connections` }];
+}
+
+function countInWindows(arrivals: readonly Arrival[], windows: readonly FaultWindow[]): Bound[] {
+  const seen = new Set<string>();
+  const repeatedAtMs = arrivals
+    .toSorted((a, b) => a.atMs - b.atMs)
+    .flatMap(({ mark, atMs }) => (seen.size < seen.add(mark).size ? [] : [atMs]));
+  const isWithin = (atMs: number) => (window: FaultWindow) =>
+    window.fromMs <= atMs && atMs <= window.toMs;
+  const bound = (where: string, isCounted: (atMs: number) => boolean): Bound => ({
+    ...{ count: repeatedAtMs.filter(isCounted).length, most: MAX_DUPLICATES_PER_BREAK, where },
+  });
+  return [
+    ...windows.map((window) =>
+      bound(`from ${window.fromMs} to ${window.toMs}`, (atMs) => isWithin(atMs)(window)),
+    ),
+    bound('without a fault', (atMs) => !windows.some(isWithin(atMs))),
+  ];
+}
+
+/** Returns the window of each fault of a channel; those that lasted at the same time share one. One not undone lasts on. */
+function listWindows(faults: readonly AppliedFault[], channel: string): FaultWindow[] {
+  const breaks = faults.filter(({ fault }) =>
     [...BREAKING, channel].includes(fault.split(' ').at(-1) ?? ''),
   );
-}
-
-function listOnConnections(way: string, arrivals: readonly Arrival[]): string[] {
-  const connections = arrivals.reduce((most, { connection }) => Math.max(most, connection), 1);
-  const duplicates = countDuplicates({ arrivals });
-  return duplicates > MAX_DUPLICATES_PER_BREAK * connections
-    ? [`${duplicates} at ${way} on ${connections} connections`]
-    : [];
-}
-
-function listInWindows(
-  way: string,
-  arrivals: readonly Arrival[],
-  windows: readonly FaultWindow[],
-): string[] {
-  const duplicatesAtMs = findDuplicateTimes(arrivals);
-  const isWithin = (atMs: number, { fromMs, toMs }: FaultWindow) => fromMs <= atMs && atMs <= toMs;
-  const inWindows = windows.flatMap((window) => {
-    const own = duplicatesAtMs.filter((atMs) => isWithin(atMs, window)).length;
-    const { fromMs, toMs } = window;
-    return own > MAX_DUPLICATES_PER_BREAK ? [`${own} at ${way} from ${fromMs} to ${toMs}`] : [];
-  });
-  const outside = duplicatesAtMs.filter(
-    (atMs) => !windows.some((window) => isWithin(atMs, window)),
-  ).length;
-  return outside > MAX_DUPLICATES_PER_BREAK
-    ? [...inWindows, `${outside} at ${way} without a fault`]
-    : inWindows;
-}
-
-/** Returns when a device got each push again. */
-function findDuplicateTimes(arrivals: readonly Arrival[]): number[] {
-  const seen = new Set<string>();
-  return arrivals
-    .toSorted((a, b) => a.atMs - b.atMs)
-    .flatMap(({ mark, atMs }) => {
-      if (seen.has(mark)) return [atMs];
-      seen.add(mark);
-      return [];
-    });
-}
-
-/** Returns the window of each fault; those that lasted at the same time share one. A fault that was not undone lasts on. */
-function listFaultWindows(faults: readonly AppliedFault[]): FaultWindow[] {
   const windows: FaultWindow[] = [];
-  for (const { atMs, healedAtMs = Number.POSITIVE_INFINITY } of faults.toSorted(
+  for (const { atMs, healedAtMs = Number.POSITIVE_INFINITY } of breaks.toSorted(
     (a, b) => a.atMs - b.atMs,
   )) {
     const last = windows.at(-1);

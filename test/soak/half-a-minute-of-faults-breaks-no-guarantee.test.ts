@@ -1,9 +1,8 @@
 import { expect, test } from '@jest/globals';
 import { check } from './checker.ts';
-import type { History } from './history.ts';
+import { acceptedId, type History } from './history.ts';
 import { buildPlan } from './plan.ts';
-import { acceptedId } from './prepare.ts';
-import { DEVICE_COUNTS, MQTT_ONLY, run, TOPICS } from './run.ts';
+import { DEVICE_SETTINGS, run } from './run.ts';
 import { openSystem } from './system.ts';
 
 /** Its faults are of each service but the console, of Redis and of MongoDB, some at the same time. */
@@ -19,7 +18,7 @@ function countGone({ pushes, ends }: Pick<History, 'pushes' | 'ends'>): number {
 test('random faults under a mixed load break no guarantee', async () => {
   const plan = buildPlan({
     ...{ seed: SEED, minutes: 0.5, pushesPerSecond: 10, faultEveryMs: 4_000 },
-    ...{ devices: DEVICE_COUNTS, mqttOnly: MQTT_ONLY, topics: TOPICS },
+    ...DEVICE_SETTINGS,
   });
   const log: string[] = [];
   const system = await openSystem();

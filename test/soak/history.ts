@@ -1,5 +1,6 @@
 import type { Channel, ProviderChannelName } from '../../packages/core/src/channels.ts';
-import type { TenantName } from './plan.ts';
+import type { ObserverLags } from '../support/observer-lag.ts';
+import { LONG_TTL_SECONDS, type TenantName } from './plan.ts';
 
 /** Result of one request to send: a 5xx or a broken connection says nothing about the push. */
 export interface Try {
@@ -9,7 +10,6 @@ export interface Try {
   status?: number;
   /** Of a success response. */
   id?: string;
-  devices?: number;
 }
 
 /** One push as its sender knows it. All its requests have the same Idempotency-Key. */
@@ -27,13 +27,7 @@ export interface SentPush {
   /** Deletion: when its request began, and when a 200 came. */
   deletion?: { startedAtMs: number; deletedAtMs?: number };
   /** At the end of the run, the pushes of its tenant in the database that have its mark; abandoned ones are left out. */
-  stored?: readonly StoredPush[];
-}
-
-/** A push in the database. */
-export interface StoredPush {
-  id: string;
-  acceptedAtMs: number;
+  stored?: readonly { id: string; acceptedAtMs: number }[];
 }
 
 /** A push that has come to a device, or that a provider has accepted for one. */
@@ -69,6 +63,10 @@ export interface GoneDevice {
 
 /** Flag of a device that its provider has reported as gone. */
 export type Flag = 'uninstalled' | 'unsubscribed';
+/** The flag of a device that is gone, by its provider. */
+export const FLAGS: Readonly<Record<ProviderChannelName, Flag>> = {
+  ...{ apns: 'uninstalled', fcm: 'uninstalled', 'web-push': 'unsubscribed' },
+};
 
 /** Recipients of a push: how many by outcome, and the outcome of each by its device token. */
 export interface Outcomes {
@@ -76,18 +74,12 @@ export interface Outcomes {
   recipients: Readonly<Record<string, string>>;
 }
 
-/** A push in other routes of the API: the counts of `/pushes/<id>/outcomes`, the recipients of the export. */
-export interface PushSample extends Outcomes {
-  /** From `GET /pushes/<id>`; absent if the API does not show the push any more. */
-  pendingDevices?: readonly string[];
-}
-
 /** A push as the API shows it at the end to its tenant: the counts of the export, the recipients of `/pushes/<id>/recipients`. */
 export interface PushEnd extends Outcomes {
   /** The same in the database; `finishedAtMs`: when its last recipient had an end that can't change. */
   stored: Outcomes & { finishedAtMs?: number };
-  /** Of some of the pushes. */
-  sample?: PushSample;
+  /** Of some pushes the counts of `/pushes/<id>/outcomes`, the recipients of the export, and, if shown, those of `/pushes/<id>`. */
+  sample?: Outcomes & { pendingDevices?: readonly string[] };
 }
 
 /** Kinds of unfinished work. */
@@ -110,7 +102,7 @@ export const LEFT = [
 ] as const;
 export type Left = (typeof LEFT)[number];
 
-/** A fault as it happened. Times are Unix milliseconds. */
+/** A fault as it happened. */
 export interface AppliedFault {
   fault: string;
   /** Which of the two processes, if the fault is about one. */
@@ -120,39 +112,10 @@ export interface AppliedFault {
   healedAtMs?: number;
 }
 
-/** A fault that could not be applied or undone. */
-export interface FailedFault {
-  fault: string;
-  error: string;
-}
-
-/** The end of a process. */
-export interface ProcessEnd {
-  /** Name of the service, followed by a number unless it is the first process. */
-  process: string;
-  /** The signal, or the exit code in words. */
-  reason: string;
-}
-
-/** A device with MQTT at the end of a run: whether it has a connection, and what the API shows. */
-export interface DeviceEnd {
-  token: string;
-  isConnected: boolean;
-  isOnline: boolean;
-  pendingNotifications: number;
-}
-
-/** A CONNACK that says that the device's credentials are wrong: return code 4 or 5 (MQTT 3.1.1, 3.2.2.3). */
-export interface RefusedConnect {
-  token: string;
-  atMs: number;
-  code: number;
-}
-
 /** Outcomes that were reported to the webhook of a tenant. */
 export interface Reports {
   tenant: TenantName;
-  /** Pushes of the tenant whose first request began after this are reported, Unix milliseconds. */
+  /** Pushes of the tenant whose first request began after this are reported. */
   sinceMs: number;
   /** Outcomes of each recipient by push id and device token. */
   outcomes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
@@ -174,31 +137,87 @@ export interface History {
   refusals: readonly Refusal[];
   /** By push id. */
   ends: Readonly<Record<string, PushEnd>>;
-  /** Tokens of devices that were deleted during the run. */
-  removed: readonly string[];
   /** Devices that their providers report as gone, in the order in which they became so. */
   gone: readonly GoneDevice[];
   /** At the end of the run, the devices that have a flag, by token. */
   flags: Readonly<Record<string, Flag>>;
   /** When the load had ended and all faults were healed for long enough. */
   settledAtMs: number;
-  /** By how much the observer has noticed things late, in milliseconds, by Unix second. */
-  observerLags: Readonly<Record<string, number>>;
+  /** By how much the observer has noticed things late. */
+  observerLags: ObserverLags;
   /** Unfinished work at the end, by kind. */
   left: Readonly<Record<Left, number>>;
-  devices: readonly DeviceEnd[];
+  /** Devices with MQTT at the end: whether they have a connection, and what the API shows. */
+  devices: readonly {
+    token: string;
+    isConnected: boolean;
+    isOnline: boolean;
+    pendingNotifications: number;
+  }[];
   /** Push ids that the API has shown to each tenant, in a list or in the response to a request for one. */
   shown: Readonly<Record<TenantName, readonly string[]>>;
   reports: Reports;
   /** In the order of their beginnings. */
   faults: readonly AppliedFault[];
-  failedFaults: readonly FailedFault[];
-  /** Connects of devices that a gateway has refused because of their credentials. */
-  refusedConnects: readonly RefusedConnect[];
-  /** Ends of processes of Carillon, MongoDB and Redis, those that the run has caused included. */
-  deaths: readonly ProcessEnd[];
+  /** Faults that could not be applied or undone. */
+  failedFaults: readonly { fault: string; error: string }[];
+  /** CONNACKs that say that the device's credentials are wrong: return code 4 or 5 (MQTT 3.1.1, 3.2.2.3). */
+  refusedConnects: readonly { token: string; atMs: number; code: number }[];
+  /**
+   * Ends of processes of Carillon, MongoDB and Redis, those that the run has caused included: the service, followed by a number
+   * unless it is the first process; the signal, or the exit code in words.
+   */
+  deaths: readonly { process: string; reason: string }[];
   /** Processes that the run has killed, each as often as that. */
   kills: readonly string[];
   /** Resident memory of processes, in bytes: early in the run and at its end. */
   memory: readonly { service: string; before: number; after: number }[];
+}
+
+/** The history, prepared for the checks. Its pushes include the probes. */
+export interface Prepared extends History {
+  byMark: ReadonlyMap<string, SentPush>;
+  /** By mark and token, in order of time. */
+  arrivalsOf: ReadonlyMap<string, readonly Arrival[]>;
+  /** By token. */
+  goneOf: ReadonlyMap<string, GoneDevice>;
+  refusalsOf: ReadonlyMap<string, readonly Refusal[]>;
+  accepted: readonly { push: SentPush; id: string; end: PushEnd | undefined }[];
+}
+
+export function prepare(history: History): Prepared {
+  const pushes = [...history.pushes, ...history.probes];
+  const arrivals = history.arrivals.toSorted((a, b) => a.atMs - b.atMs);
+  return {
+    ...{ ...history, pushes, byMark: new Map(pushes.map((push) => [push.mark, push])) },
+    arrivalsOf: Map.groupBy(arrivals, ({ mark, token }) => `${mark} ${token}`),
+    goneOf: new Map(history.gone.map((device) => [device.token, device])),
+    refusalsOf: Map.groupBy(history.refusals, ({ token }) => token),
+    accepted: pushes.flatMap((push) => {
+      const id = acceptedId(push);
+      return id === undefined ? [] : [{ push, id, end: history.ends[id] }];
+    }),
+  };
+}
+
+/** Returns the id of an accepted push: from a response, or if none came, from the database. */
+export function acceptedId({
+  tries,
+  stored,
+}: Pick<SentPush, 'tries' | 'stored'>): string | undefined {
+  return tries.find(({ end }) => end === 'ok')?.id ?? stored?.[0]?.id;
+}
+
+/** Checks that nothing may keep a push from its devices: it does not expire, is not deleted and not replaced. */
+export function isPlain({ ttlSeconds, deletion, collapse }: SentPush): boolean {
+  return ttlSeconds >= LONG_TTL_SECONDS && deletion === undefined && collapse === undefined;
+}
+
+/** Returns the arrivals of a push at a device, in order of time. */
+export function arrivalsAt(
+  { arrivalsOf }: Pick<Prepared, 'arrivalsOf'>,
+  { mark }: Pick<SentPush, 'mark'>,
+  token: string,
+): readonly Arrival[] {
+  return arrivalsOf.get(`${mark} ${token}`) ?? [];
 }

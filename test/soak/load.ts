@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { callApi } from '../support/stack/call-api.ts';
-import type { SentPush, Try } from './history.ts';
+import { acceptedId, type SentPush, type Try } from './history.ts';
 import type { PlannedPush, TenantName } from './plan.ts';
-import { acceptedId } from './prepare.ts';
 
 const TRY_FOR_MS = 60_000;
 const TRY_TIMEOUT_MS = 10_000;
@@ -111,13 +110,10 @@ async function tryPush(dev: TestTenant['dev'], key: string, body: string): Promi
       body,
       signal: AbortSignal.timeout(TRY_TIMEOUT_MS),
     });
-    const json = (await response.json()) as { id?: string; info?: { devices: number } };
+    const { id } = (await response.json()) as { id?: string };
     const { status } = response;
     const end = status === 200 ? 'ok' : status >= 500 ? 'unknown' : 'fail';
-    return {
-      ...{ end, startedAtMs, endedAtMs: Date.now(), status },
-      ...(json.id !== undefined && { id: json.id, devices: json.info?.devices ?? 0 }),
-    };
+    return { end, startedAtMs, endedAtMs: Date.now(), status, ...(id !== undefined && { id }) };
   } catch {
     return { end: 'unknown', startedAtMs, endedAtMs: Date.now() };
   }

@@ -1,5 +1,3 @@
-import { createRandom, type Random } from './random.ts';
-
 /** Two tenants, of which the second has a small load. */
 export const TENANT_NAMES = ['a', 'b'] as const;
 export type TenantName = (typeof TENANT_NAMES)[number];
@@ -11,31 +9,12 @@ export const SERVICES: readonly string[] = [
 
 /** Faults of a run; a seed decides their order. */
 export const FAULTS = [
-  'kill api',
-  'kill delivery-worker',
-  'kill scheduler',
-  'kill device-gateway',
-  'kill dashboard',
-  'stop api',
-  'stop delivery-worker',
-  'stop scheduler',
-  'stop device-gateway',
-  'stop dashboard',
-  'kill redis',
-  'stop redis',
-  'flush redis',
-  'roll back redis',
-  'cut redis',
-  'drop responses of redis',
-  'kill mongodb',
-  'stop mongodb',
-  'cut mongodb',
-  'drop responses of mongodb',
-  'slow mongodb',
-  'cut devices',
-  'slow apns',
-  'silent fcm',
-  'dropping web-push',
+  ...['kill api', 'kill delivery-worker', 'kill scheduler', 'kill device-gateway'],
+  ...['kill dashboard', 'stop api', 'stop delivery-worker', 'stop scheduler'],
+  ...['stop device-gateway', 'stop dashboard', 'kill redis', 'stop redis', 'flush redis'],
+  ...['roll back redis', 'cut redis', 'drop responses of redis', 'kill mongodb', 'stop mongodb'],
+  ...['cut mongodb', 'drop responses of mongodb', 'slow mongodb', 'cut devices', 'slow apns'],
+  ...['silent fcm', 'dropping web-push'],
 ] as const;
 export type FaultName = (typeof FAULTS)[number];
 
@@ -66,21 +45,13 @@ export interface PlannedPush {
   isInvalid?: boolean;
 }
 
-/** A device that its provider reports as gone from a time of a run on. */
-interface PlannedGone {
-  atMs: number;
-  tenant: TenantName;
-  /** Number of the device in the order of registration. */
-  device: number;
-}
-
 /** Plan of a run; the same settings give the same plan. */
 export interface Plan {
   seed: number;
   faults: PlannedFault[];
   pushes: PlannedPush[];
-  /** In the order of their times. */
-  gone: PlannedGone[];
+  /** Devices, by their number in the order of registration, that their provider reports as gone from a time on. */
+  gone: { atMs: number; tenant: TenantName; device: number }[];
 }
 
 /** Settings of a run. */
@@ -170,7 +141,7 @@ function planPushes({ seed, minutes, ...settings }: PlanSettings): PlannedPush[]
   });
 }
 
-function planGone({ seed, minutes, devices, mqttOnly }: PlanSettings): PlannedGone[] {
+function planGone({ seed, minutes, devices, mqttOnly }: PlanSettings): Plan['gone'] {
   const lengthMs = minutes * 60_000;
   const forGone = createRandom(seed - 1);
   const gone = TENANT_NAMES.flatMap((tenant) => {
@@ -222,5 +193,38 @@ function planPush(
     ttlSeconds,
     deleteAfterMs: random.between(0, 3_000),
     ...(isScheduled && { delaySeconds: random.between(2, 10) }),
+  };
+}
+
+/** Random numbers that a seed decides. */
+export interface Random {
+  /** Returns a number from 0 up to 1. */
+  next(): number;
+  /** Returns an integer from `min` to `max`. */
+  between(min: number, max: number): number;
+  pick<T>(list: readonly [T, ...T[]]): T;
+  /** Returns some of a list, each at most once. */
+  sample<T>(list: readonly T[], count: number): T[];
+}
+
+/** Creates the numbers of a seed (mulberry32). */
+export function createRandom(seed: number): Random {
+  let state = seed >>> 0;
+  function next(): number {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  }
+  const between = (min: number, max: number) => min + Math.floor(next() * (max - min + 1));
+  return {
+    next,
+    between,
+    pick: (list) => list[between(0, list.length - 1)] ?? list[0],
+    sample(list, count) {
+      const rest = [...list];
+      const size = Math.min(count, rest.length);
+      return Array.from({ length: size }, () => rest.splice(between(0, rest.length - 1), 1)).flat();
+    },
   };
 }

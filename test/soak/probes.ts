@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../support/until.ts';
-import { readFlags } from './gone.ts';
+import { readFlags } from './collect.ts';
 import type { GoneDevice, SentPush } from './history.ts';
 import { type LogLine, type Sender, sendPushes } from './load.ts';
 import {

@@ -21,62 +21,38 @@ interface ProviderRequest {
   payload: unknown;
 }
 
-/** Responses of the providers to requests for devices. */
-interface ProviderLog {
-  accepted: readonly Arrival[];
-  refusals: readonly Refusal[];
-  /** Reads the rest, and stops. */
-  stop(): Promise<void>;
-}
-
-/**
- * Starts reading what the providers respond to requests for devices.
- *
- * @param sandbox base URL
- * @param tokenOf device tokens by the last part of their addresses
- */
-export function openProviderLog(
-  sandbox: string,
-  tokenOf: ReadonlyMap<string, string>,
-): ProviderLog {
-  const accepted: Arrival[] = [];
-  const refusals: Refusal[] = [];
-  const stop = followRequests(sandbox, ({ channel, at: atMs, to, status, payload }) => {
-    const token = tokenOf.get(lastPart(to)) ?? to;
-    const mark = MARK.exec(JSON.stringify(payload))?.[0] ?? 'no mark';
-    if (ACCEPTED.includes(status ?? 0))
-      accepted.push({ token, mark, atMs, channel, connection: 0 });
-    else if (GONE.includes(status ?? 0)) refusals.push({ token, mark, atMs, channel });
-  });
-  return { accepted, refusals, stop };
-}
-
 /** Returns the part of an endpoint that tells subscriptions apart. */
 export function lastPart(address: string): string {
   return address.split('/').at(-1) ?? '';
 }
 
 /**
- * Starts reading the sandbox's log of requests.
+ * Starts reading what the providers respond to requests for devices, in their order.
  *
  * @param sandbox base URL
- * @param onRequest called with each request, in their order
- * @returns a function that reads the rest and stops
+ * @param tokenOf device tokens by the last part of their addresses
  */
-function followRequests(
-  sandbox: string,
-  onRequest: (request: ProviderRequest) => void,
-): () => Promise<void> {
+export function openProviderLog(sandbox: string, tokenOf: ReadonlyMap<string, string>) {
+  const accepted: Arrival[] = [];
+  const refusals: Refusal[] = [];
   let last = 0;
   let isStopped = false;
 
+  function record({ channel, at: atMs, to, status, payload }: ProviderRequest): void {
+    const token = tokenOf.get(lastPart(to)) ?? to;
+    const mark = MARK.exec(JSON.stringify(payload))?.[0] ?? 'no mark';
+    if (ACCEPTED.includes(status ?? 0))
+      accepted.push({ token, mark, atMs, channel, connection: 0 });
+    else if (GONE.includes(status ?? 0)) refusals.push({ token, mark, atMs, channel });
+  }
+
   async function readNew(): Promise<void> {
-    for (;;) {
+    for (let isMore = true; isMore; ) {
       const response = await fetch(`${sandbox}/received?after=${last}&limit=${READ_AT_ONCE}`);
       const { received } = (await response.json()) as { received: ProviderRequest[] };
-      for (const request of received) onRequest(request);
+      for (const request of received) record(request);
       last = received.at(-1)?.n ?? last;
-      if (received.length < READ_AT_ONCE) return;
+      isMore = received.length === READ_AT_ONCE;
     }
   }
 
@@ -89,8 +65,13 @@ function followRequests(
     await readNew();
   }
   const following = follow();
-  return () => {
-    isStopped = true;
-    return following;
+  return {
+    accepted,
+    refusals,
+    /** Reads the rest, and stops. */
+    stop() {
+      isStopped = true;
+      return following;
+    },
   };
 }

@@ -1,6 +1,6 @@
-import { Redis } from 'ioredis';
 import type { Db } from 'mongodb';
 import { createPresenceKeys } from '../../packages/presence/src/keys.ts';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import type {
   BatchDocument,
   InboxDocument,
@@ -9,6 +9,7 @@ import type {
 import { NOTIFY_INDEX } from '../../packages/store/src/notify-mark.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { openJobQueues } from '../support/faults/job-queues.ts';
+import { openRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 import { type History, LEFT, type Left } from './history.ts';
 import type { LogLine } from './load.ts';
@@ -42,9 +43,7 @@ export async function openRest(
   log: LogLine,
 ): Promise<Rest> {
   const queues = await openJobQueues(redis);
-  const client = new Redis(redis.url);
-  // A connection that breaks is an error of the next command.
-  client.on('error', () => undefined);
+  const client = await openRedis({ redis: redis.url });
   return {
     async untilAtRest(kinds) {
       let left = Object.fromEntries(LEFT.map((kind) => [kind, 0])) as History['left'];

@@ -1,32 +1,21 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { addReceiver } from '../support/api/webhook-receiver.ts';
-import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openMongo } from '../support/mongo.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import {
   collectDevices,
   collectEnds,
-  collectFlags,
   collectReports,
   collectShown,
   type Reporting,
-} from './collect-ends.ts';
-import { applyFault } from './faults.ts';
-import { makeGone } from './gone.ts';
-import {
-  type AppliedFault,
-  type FailedFault,
-  type GoneDevice,
-  type History,
-  LEFT,
-  type Left,
-  type SentPush,
-} from './history.ts';
+  readFlags,
+} from './collect.ts';
+import { applyFaults, makeGone } from './faults.ts';
+import { compareMemory } from './figures.ts';
+import { type GoneDevice, type History, LEFT, type Left } from './history.ts';
 import { type LogLine, type Sender, sendPushes } from './load.ts';
-import { watchMemory } from './memory.ts';
-import { objectOf, type Plan, type PlannedFault, type TenantName } from './plan.ts';
+import { createRandom, type Plan, TENANT_NAMES, type TenantName } from './plan.ts';
 import { sendProbes } from './probes.ts';
-import { createRandom } from './random.ts';
 import { addStored } from './read-stored.ts';
 import { openRest, type Rest } from './rest.ts';
 import { createSwarm, type Swarm, type SwarmSize } from './swarm.ts';
@@ -37,17 +26,13 @@ const DEVICES: Record<TenantName, SwarmSize> = {
   a: { connected: 100, ofProvider: 40 },
   b: { connected: 10, ofProvider: 5 },
 };
-/** Number of devices of each tenant, of all channels. */
-export const DEVICE_COUNTS: Record<TenantName, number> = {
-  a: countDevices(DEVICES.a),
-  b: countDevices(DEVICES.b),
+const countDevices = ({ connected, ofProvider }: SwarmSize) => connected + 3 * ofProvider;
+/** What a plan has to know of the devices: the number of each tenant, of all channels, and of those with MQTT alone. */
+export const DEVICE_SETTINGS = {
+  devices: { a: countDevices(DEVICES.a), b: countDevices(DEVICES.b) },
+  mqttOnly: { a: DEVICES.a.connected, b: DEVICES.b.connected },
+  topics: 3,
 };
-/** Number of those with MQTT alone. */
-export const MQTT_ONLY: Record<TenantName, number> = {
-  a: DEVICES.a.connected,
-  b: DEVICES.b.connected,
-};
-export const TOPICS = 3;
 const SUBSCRIBERS = 50;
 /** A new webhook counts within this time. */
 const WEBHOOK_KNOWN_MS = 10_000;
@@ -57,14 +42,9 @@ const WEBHOOK_KNOWN_MS = 10_000;
  */
 const BEFORE_PROBES: readonly Left[] = LEFT.filter((kind) => kind !== 'gatewayMessages');
 
-/** Sources of the observations of a run. */
-interface Observed {
-  system: System;
-  swarm: Swarm;
-  mongo: TestMongo;
-  tenants: Record<TenantName, TestTenant>;
-  reporting: Reporting;
-}
+/** Memory is compared in runs that are long enough for it to stop growing. */
+const MEMORY_RUN_MS = 10 * 60_000;
+const MEMORY_EVERY_MS = 10_000;
 
 /** Runs a plan on a system, waits until all is at rest, and collects the history. */
 export async function run(system: System, plan: Plan, log: LogLine): Promise<History> {
@@ -77,7 +57,7 @@ export async function run(system: System, plan: Plan, log: LogLine): Promise<His
       a: await createSender(tenants.a, swarm.tokens.a),
       b: await createSender(tenants.b, swarm.tokens.b),
     };
-    const memory = watchMemory(system, plan);
+    const readMemory = watchMemory(system, plan);
     const [pushes, { faults, failedFaults }, gone] = await Promise.all([
       sendPushes(senders, plan, log),
       applyFaults(system, swarm, plan, log),
@@ -88,28 +68,51 @@ export async function run(system: System, plan: Plan, log: LogLine): Promise<His
       rest.close,
     );
     const settledAtMs = Date.now();
-    log({ op: 'settle', type: 'ok', at: settledAtMs });
+    const logTime = (what: string) => log({ op: what, type: 'ok', at: Date.now() });
+    logTime('settle');
+    // What the system shows of the run, one after the other.
+    const all = [...pushes, ...probes];
+    await addStored(mongo.db, tenants, all);
+    const flags = await Promise.all(
+      TENANT_NAMES.map((name) => readFlags(tenants[name].dev, swarm.tokens[name])),
+    );
+    const devices = await collectDevices(tenants, swarm);
+    logTime('collect devices');
+    const source = { store: system.store, db: mongo.db };
+    const ends = await collectEnds(source, tenants, { pushes: all, seed: plan.seed });
+    logTime('collect ends');
+    const shown = await collectShown(tenants, all);
+    logTime('collect shown');
+    const reports = await collectReports(reporting, { pushes: all, gone }, ends);
+    logTime('collect reports');
     return {
-      ...{ seed: plan.seed, pushes, probes, settledAtMs, left, removed: [], gone },
-      ...{ faults, failedFaults },
-      ...(await collect(
-        { system, swarm, mongo, tenants, reporting },
-        plan,
-        { pushes: [...pushes, ...probes], gone },
-        log,
-      )),
-      arrivals: await swarm.listArrivals(),
-      refusals: swarm.listRefusals(),
-      refusedConnects: swarm.refusedConnects(),
-      observerLags: swarm.observerLags(),
+      ...{ seed: plan.seed, pushes, probes, settledAtMs, left, gone, faults, failedFaults },
+      ...{ flags: Object.assign({}, ...flags), devices, ends, shown, reports },
+      ...(await swarm.listSeen()),
       ...system.listDeaths(),
-      memory: memory(),
+      memory: readMemory(),
     };
   } finally {
     await swarm.stop();
     await reporting.receiver.stop();
     await mongo.close();
   }
+}
+
+/** Starts reading the memory of the processes; returns a function that stops and compares. */
+function watchMemory(system: System, { pushes }: Pick<Plan, 'pushes'>): () => History['memory'] {
+  const lengthMs = pushes.at(-1)?.atMs ?? 0;
+  if (lengthMs < MEMORY_RUN_MS) return () => [];
+  const samples: { atMs: number; service: string; bytes: number }[] = [];
+  const startedAt = performance.now();
+  const timer = setInterval(() => {
+    const atMs = performance.now() - startedAt;
+    for (const one of system.readMemory()) samples.push({ atMs, ...one });
+  }, MEMORY_EVERY_MS);
+  return () => {
+    clearInterval(timer);
+    return compareMemory(samples, lengthMs);
+  };
 }
 
 /** Heals the devices, waits until all is at rest, sends the probes, and waits again. */
@@ -129,37 +132,10 @@ async function settle(
   return { probes, left: await rest.untilAtRest(LEFT) };
 }
 
-/** Collects what the system shows of a run, one after the other. */
-async function collect(
-  { system, swarm, mongo, tenants, reporting }: Observed,
-  { seed }: Pick<Plan, 'seed'>,
-  { pushes, gone }: { pushes: readonly SentPush[]; gone: readonly GoneDevice[] },
-  log: LogLine,
-): Promise<Pick<History, 'devices' | 'flags' | 'ends' | 'shown' | 'reports'>> {
-  const collected = (what: string) => log({ op: `collect ${what}`, type: 'ok', at: Date.now() });
-  await addStored(mongo.db, tenants, pushes);
-  collected('stored pushes');
-  const flags = await collectFlags(tenants, swarm);
-  const devices = await collectDevices(tenants, swarm);
-  collected('devices');
-  const source = { store: system.store, db: mongo.db };
-  const ends = await collectEnds(source, tenants, { pushes, seed });
-  collected('ends');
-  const shown = await collectShown(tenants, pushes);
-  collected('shown');
-  const reports = await collectReports(reporting, { pushes, gone }, ends);
-  collected('reports');
-  return { devices, flags, ends, shown, reports };
-}
-
-function countDevices({ connected, ofProvider }: SwarmSize): number {
-  return connected + 3 * ofProvider;
-}
-
 /** Subscribes devices of a tenant to topics, whose names are those of every other tenant. */
 async function createSender({ dev }: TestTenant, tokens: readonly string[]): Promise<Sender> {
   const random = createRandom(tokens.length);
-  const topics = Array.from({ length: TOPICS }, (_, index) => ({
+  const topics = Array.from({ length: DEVICE_SETTINGS.topics }, (_, index) => ({
     name: `soak-${index}`,
     tokens: random.sample(tokens, SUBSCRIBERS),
   }));
@@ -176,43 +152,4 @@ async function addWebhook(
 ): Promise<Reporting> {
   const receiver = await addReceiver(tenants[tenant]);
   return { tenant, receiver, sinceMs: Date.now() + WEBHOOK_KNOWN_MS };
-}
-
-/** Applies the faults at their times, also while others last, but one at a time to each object. */
-async function applyFaults(
-  system: System,
-  swarm: Swarm,
-  plan: Pick<Plan, 'faults'>,
-  log: LogLine,
-): Promise<{ faults: AppliedFault[]; failedFaults: FailedFault[] }> {
-  const startedAt = performance.now();
-  const faults: AppliedFault[] = [];
-  const failedFaults: FailedFault[] = [];
-  const applying = new Map<string, Promise<void>>();
-  const apply = async (planned: PlannedFault): Promise<void> => {
-    const { fault, index, durationMs } = planned;
-    log({ op: 'fault', type: 'invoke', at: Date.now(), fault, index, durationMs });
-    const applied: AppliedFault = { fault, index, atMs: Date.now() };
-    faults.push(applied);
-    const error = await applyFault(system, swarm, planned).then(
-      () => undefined,
-      (reason: unknown) => String(reason),
-    );
-    if (error === undefined) applied.healedAtMs = Date.now();
-    else failedFaults.push({ fault: `${fault} ${index}`, error });
-    const type = error === undefined ? 'ok' : 'fail';
-    log({ op: 'fault', type, at: Date.now(), fault, index, error });
-  };
-  for (const planned of plan.faults) {
-    await sleep(Math.max(0, startedAt + planned.atMs - performance.now()));
-    const object = objectOf(planned);
-    if (applying.has(object)) {
-      log({ op: 'fault', type: 'skip', at: Date.now(), fault: planned.fault });
-      continue;
-    }
-    const applied = apply(planned).finally(() => applying.delete(object));
-    applying.set(object, applied);
-  }
-  await Promise.all(applying.values());
-  return { faults, failedFaults };
 }

@@ -1,14 +1,13 @@
 import type { ProviderChannelName } from '../../packages/core/src/channels.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { createLagRecord } from '../support/observer-lag.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
 import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
-import type { Arrival, History, Refusal, RefusedConnect } from './history.ts';
-import { createLagRecord } from './observer-lag.ts';
-import { TENANT_NAMES, type TenantName } from './plan.ts';
+import type { Arrival, History } from './history.ts';
+import { createRandom, type Random, TENANT_NAMES, type TenantName } from './plan.ts';
 import { lastPart, MARK, openProviderLog } from './provider-log.ts';
-import { createRandom, type Random } from './random.ts';
 import type { System } from './system.ts';
 
 const STEP_MS = 200;
@@ -35,31 +34,7 @@ interface DeviceAddress {
 }
 
 /** All devices of a run. */
-export interface Swarm {
-  /** Device tokens of each tenant in the order of their registration. */
-  tokens: Record<TenantName, readonly string[]>;
-  /** Finds the address of a device at its provider, by its token; undefined if it has MQTT alone. */
-  addressOf(token: string): DeviceAddress | undefined;
-  /** Breaks the connections of all devices at once. */
-  cutAll(): void;
-  /** Lets all devices acknowledge, and connects them until they stay so. */
-  heal(): Promise<void>;
-  /** Disconnects those of some devices that have MQTT, and does something. Then they connect again. */
-  whileAway(tokens: ReadonlySet<string>, task: () => Promise<void>): Promise<void>;
-  /** Disconnects some devices for good. */
-  disconnectSome(): Promise<void>;
-  /** Lists the devices of a tenant that have MQTT. */
-  listConnections(tenant: TenantName): { token: string; isConnected: boolean }[];
-  /** Lists what has come to devices, and what providers have accepted for them. */
-  listArrivals(): Promise<Arrival[]>;
-  /** Lists what providers have refused because the device was gone; all of it after the arrivals were listed. */
-  listRefusals(): Refusal[];
-  /** Lists the connects that were refused because of the device's credentials, which are right. */
-  refusedConnects(): RefusedConnect[];
-  /** Returns by how much this process has noticed things late. */
-  observerLags(): History['observerLags'];
-  stop(): Promise<void>;
-}
+export type Swarm = Awaited<ReturnType<typeof createSwarm>>;
 
 /** Registered devices of a tenant. */
 interface Devices {
@@ -75,7 +50,7 @@ export async function createSwarm(
   tenants: Record<TenantName, TestTenant>,
   sizes: Record<TenantName, SwarmSize>,
   seed: number,
-): Promise<Swarm> {
+) {
   const registered = {
     a: await registerDevices(system, tenants.a, sizes.a),
     b: await registerDevices(system, tenants.b, sizes.b),
@@ -87,7 +62,7 @@ export async function createSwarm(
   let isHealing = false;
   const left = new Set<MqttDevice>();
   const lags = createLagRecord();
-  const refusedConnects: RefusedConnect[] = [];
+  const refusedConnects: History['refusedConnects'][number][] = [];
 
   async function live(device: MqttDevice, random: Random): Promise<void> {
     let offline = 0;
@@ -115,39 +90,47 @@ export async function createSwarm(
   const providers = openProviderLog(`${system.stack.dev.sandbox}`, tokenOf);
 
   return {
+    /** Device tokens of each tenant in the order of their registration. */
     tokens: { a: registered.a.tokens, b: registered.b.tokens },
-    addressOf: (token) => addresses.get(token),
+    /** Finds the address of a device at its provider, by its token; undefined if it has MQTT alone. */
+    addressOf: (token: string) => addresses.get(token),
+    /** Breaks the connections of all devices at once. */
     cutAll() {
       for (const device of devices) device.cut();
     },
+    /** Lets all devices acknowledge, and connects them until they stay so. */
     async heal() {
       isHealing = true;
       const allConnected = () => devices.every((device) => device.connected);
       await until(allConnected, { timeoutMs: 60_000, everyMs: 200, what: 'all devices connected' });
     },
-    async whileAway(tokens, task) {
+    /** Disconnects those of some devices that have MQTT, and does something. Then they connect again. */
+    async whileAway(tokens: ReadonlySet<string>, task: () => Promise<void>) {
       const away = devices.filter(({ token }) => tokens.has(token));
       for (const device of away) left.add(device);
       try {
-        await until(() => away.every((device) => !device.connected));
+        await until(() => away.every((device) => !device.connected), { timeoutMs: 60_000 });
         await task();
       } finally {
         left.clear();
       }
     },
+    /** Disconnects some devices for good. */
     async disconnectSome() {
       for (const [n, device] of devices.entries()) if (n % LEAVES_EVERY === 0) left.add(device);
-      await until(() => [...left].every((device) => !device.connected));
+      await until(() => [...left].every((device) => !device.connected), { timeoutMs: 60_000 });
     },
-    listConnections: (name) =>
+    /** Lists the devices of a tenant that have MQTT. */
+    listConnections: (name: TenantName) =>
       registered[name].mqtt.map(({ token, connected }) => ({ token, isConnected: connected })),
-    async listArrivals() {
+    /** Lists all that devices and providers have seen, at the end of a run. */
+    async listSeen() {
       await providers.stop();
-      return [...devices.flatMap(arrivalsOf), ...providers.accepted];
+      return {
+        ...{ refusals: providers.refusals, refusedConnects, observerLags: lags.read() },
+        arrivals: [...devices.flatMap(arrivalsOf), ...providers.accepted],
+      };
     },
-    listRefusals: () => [...providers.refusals],
-    refusedConnects: () => [...refusedConnects],
-    observerLags: lags.read,
     async stop() {
       isStopped = true;
       await providers.stop().catch(() => undefined);
@@ -158,7 +141,10 @@ export async function createSwarm(
 }
 
 /** Connects a device. Records a refusal of its credentials. */
-async function connect(device: MqttDevice, refused: RefusedConnect[]): Promise<void> {
+async function connect(
+  device: MqttDevice,
+  refused: History['refusedConnects'][number][],
+): Promise<void> {
   await device.connect().catch(({ code }: { code?: unknown }) => {
     if (typeof code !== 'number' || !REFUSALS.includes(code)) return;
     refused.push({ token: device.token, atMs: Date.now(), code });

@@ -1,12 +1,12 @@
 import { ONLY_API } from '../support/api/only-api.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { openProviderFixture } from '../support/providers/fixture.ts';
 import { readResidentBytes } from '../support/resident-memory.ts';
 import { isAlive } from '../support/stack/processes.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
-import type { History, ProcessEnd } from './history.ts';
+import type { History } from './history.ts';
 import { SERVICES } from './plan.ts';
 
 const EACH = 2;
@@ -14,23 +14,10 @@ const EACH = 2;
 const START_MS = 30_000;
 
 /** Two processes of each service, with servers and ways to them that can be broken. */
-export interface System extends Pick<ProviderFixture, 'stack' | 'sandbox' | 'store' | 'tenant'> {
-  redis: RedisServer;
-  redisProxy: TcpProxy;
-  mongoProxy: TcpProxy;
-  /** Kills a process, which is started again; waits for it if it is just being started. */
-  kill(service: string, index: number): Promise<void>;
-  /** Stops a process, waits, and lets it go on. */
-  stopDuring(service: string, index: number, wait: () => Promise<void>): Promise<void>;
-  /** Lists the processes that have ended, and those that were killed by `kill`. */
-  listDeaths(): Pick<History, 'deaths' | 'kills'>;
-  /** Reads the resident memory of each process that runs, in bytes. */
-  readMemory(): { service: string; bytes: number }[];
-  close(): Promise<void>;
-}
+export type System = Awaited<ReturnType<typeof openSystem>>;
 
 /** Starts the system. */
-export async function openSystem(): Promise<System> {
+export async function openSystem() {
   const releases: (() => Promise<void>)[] = [];
   const close = async () => {
     for (const release of releases.toReversed()) await release();
@@ -57,6 +44,7 @@ export async function openSystem(): Promise<System> {
     return {
       ...{ stack, sandbox, store, tenant, redis, redisProxy, mongoProxy, close },
       ...controlProcesses(stack, database, redis),
+      /** Reads the resident memory of each process that runs, in bytes. */
       readMemory: () =>
         SERVICES.flatMap((service) =>
           [0, 1].flatMap((index) => readMemoryOf(stack, service, index)),
@@ -69,11 +57,7 @@ export async function openSystem(): Promise<System> {
 }
 
 /** Stops, kills and watches the processes of the services and of MongoDB. */
-function controlProcesses(
-  stack: Stack,
-  database: Stack,
-  redis: RedisServer,
-): Pick<System, 'kill' | 'stopDuring' | 'listDeaths'> {
+function controlProcesses(stack: Stack, database: Stack, redis: RedisServer) {
   const kills: string[] = [];
   const findRunning = (service: string, index: number): Promise<number> => {
     const running = () => {
@@ -84,16 +68,19 @@ function controlProcesses(
     return until(running, { timeoutMs: START_MS, everyMs: 50, what });
   };
   return {
-    async kill(service, index) {
+    /** Kills a process, which is started again; waits for it if it is just being started. */
+    async kill(service: string, index: number) {
       process.kill(await findRunning(service, index), 'SIGKILL');
       kills.push(index === 0 ? service : `${service} ${index}`);
     },
-    async stopDuring(service, index, wait) {
+    /** Stops a process, waits, and lets it go on. */
+    async stopDuring(service: string, index: number, wait: () => Promise<void>) {
       const pid = await findRunning(service, index);
       process.kill(pid, 'SIGSTOP');
       await wait();
       process.kill(pid, 'SIGCONT');
     },
+    /** Lists the processes that have ended, and those that were killed by `kill`. */
     listDeaths: () => ({ deaths: readDeaths([stack, database], redis), kills: [...kills] }),
   };
 }
@@ -108,7 +95,7 @@ function readMemoryOf(stack: Stack, service: string, index: number) {
 }
 
 /** Reads which processes the supervisors have seen end. Redis runs beside them. */
-function readDeaths(stacks: readonly Stack[], redis: RedisServer): ProcessEnd[] {
+function readDeaths(stacks: readonly Stack[], redis: RedisServer): History['deaths'] {
   const ends = stacks.flatMap((stack) => [
     ...stack.output().matchAll(/^(.+?) ended \((.+?)\); starting it again/gm),
   ]);

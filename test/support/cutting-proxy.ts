@@ -13,6 +13,21 @@ export interface CountedStatements {
   bytes?: string;
 }
 
+/** What a proxy has passed on. */
+export interface Traffic {
+  statements: number;
+  bytesIn: number;
+  bytesOut: number;
+}
+
+/** Statements that wait for the test. */
+export interface HeldStatements {
+  /** Resolves when the first one has arrived. */
+  reached: Promise<void>;
+  /** Lets all of them pass. */
+  release(): void;
+}
+
 /** Stands between a store and MongoDB, reads the statements that pass, and cuts the connection at one of them. */
 export interface CuttingProxy {
   port: number;
@@ -25,10 +40,15 @@ export interface CuttingProxy {
    */
   cutAtWrite(n: number, point: CutPoint, only?: CountedStatements): void;
   isCutDone(): boolean;
+  /** Statements since the start, also those that read, and the bytes of them and of their responses. */
+  traffic(): Traffic;
+  /** Holds the n-th statement from now on, counted from 1, and all that follow it, reads too. */
+  holdAt(n: number): HeldStatements;
   stop(): Promise<void>;
 }
 
 const WRITES = new Set(['insert', 'update', 'delete', 'findAndModify', 'createIndexes']);
+const STATEMENTS = new Set([...WRITES, 'find', 'aggregate', 'distinct']);
 
 /** MongoDB wire protocol: a header of 16 bytes, flags, then a section of kind 0 whose first field is the command. */
 const OP_MSG = 2013;
@@ -40,6 +60,8 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   let seen = 0;
   let cut: { n: number; point: CutPoint; only: CountedStatements } | undefined;
   let isCutDone = false;
+  const traffic: Traffic = { statements: 0, bytesIn: 0, bytesOut: 0 };
+  const holder = createHolder();
 
   function track(socket: Socket): void {
     sockets.add(socket);
@@ -49,6 +71,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
 
   /** Passes a message on; false when the connection was cut by it. */
   function pass(message: Buffer, client: Socket, server: Socket): void {
+    if (holder.hold(message, server)) return;
     const isCounted = isWriteTo(message, cut?.only);
     if (isCounted) seen += 1;
     const isCutPoint = isCounted && cut?.n === seen && !isCutDone;
@@ -68,15 +91,24 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
     track(client);
     track(server);
     let pending = Buffer.alloc(0);
+    let isStatement = false;
     client.on('data', (bytes: Buffer) => {
       pending = Buffer.concat([pending, bytes]);
       while (pending.length >= 4 && pending.length >= pending.readInt32LE(0)) {
         const message = pending.subarray(0, pending.readInt32LE(0));
         pending = pending.subarray(message.length);
+        isStatement = STATEMENTS.has(commandOf(message) ?? '');
+        if (isStatement) {
+          traffic.statements += 1;
+          traffic.bytesIn += message.length;
+        }
         pass(message, client, server);
       }
     });
-    server.on('data', (bytes: Buffer) => client.write(bytes));
+    server.on('data', (bytes: Buffer) => {
+      if (isStatement) traffic.bytesOut += bytes.length;
+      client.write(bytes);
+    });
     client.once('close', () => server.destroy());
     server.once('close', () => client.destroy());
   });
@@ -90,6 +122,8 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
       cut = { n, point, only };
     },
     isCutDone: () => isCutDone,
+    traffic: () => ({ ...traffic }),
+    holdAt: holder.holdAt,
     async stop() {
       for (const socket of sockets) socket.destroy();
       proxy.close();
@@ -98,14 +132,46 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   };
 }
 
+function createHolder() {
+  let hold = (_message: Buffer, _server: Socket): boolean => false;
+  return {
+    /** Returns whether a message has to wait. */
+    hold: (message: Buffer, server: Socket) => hold(message, server),
+    holdAt(n: number): HeldStatements {
+      const reached = Promise.withResolvers<void>();
+      const held: (() => void)[] = [];
+      let statements = 0;
+      hold = (message, server) => {
+        if (!STATEMENTS.has(commandOf(message) ?? '')) return false;
+        statements += 1;
+        if (statements < n) return false;
+        reached.resolve();
+        held.push(() => server.write(message));
+        return true;
+      };
+      return {
+        reached: reached.promise,
+        release() {
+          hold = () => false;
+          for (const send of held) send();
+        },
+      };
+    },
+  };
+}
+
+function commandOf(message: Buffer): string | undefined {
+  if (message.length <= COMMAND_OFFSET || message.readInt32LE(12) !== OP_MSG) return undefined;
+  return message.toString('latin1', COMMAND_OFFSET, message.indexOf(0, COMMAND_OFFSET));
+}
+
 function isWriteTo(message: Buffer, only: CountedStatements = {}): boolean {
-  if (message.length <= COMMAND_OFFSET || message.readInt32LE(12) !== OP_MSG) return false;
-  const end = message.indexOf(0, COMMAND_OFFSET);
-  const command = message.toString('latin1', COMMAND_OFFSET, end);
-  if (!WRITES.has(command) || command !== (only.command ?? command)) return false;
+  const command = commandOf(message);
+  if (command === undefined || !WRITES.has(command)) return false;
+  if (command !== (only.command ?? command)) return false;
   if (only.bytes !== undefined && !message.includes(only.bytes, 0, 'latin1')) return false;
   // Its value is the collection's name: a length of 4 bytes, then the text.
-  const nameAt = end + 5;
+  const nameAt = COMMAND_OFFSET + command.length + 5;
   const collection = message.toString('latin1', nameAt, message.indexOf(0, nameAt));
   return collection === (only.collection ?? collection);
 }

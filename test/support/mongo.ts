@@ -9,9 +9,9 @@ export interface TestMongo {
   close(): Promise<void>;
 }
 
-/** Opens a connection of the test's own to the stack's MongoDB; fails after 5 s without one. */
+/** Opens a connection of the test's own to the stack's MongoDB; fails after 30 s without one. */
 export async function openMongo(dev: Pick<Dev, 'mongodb'>): Promise<TestMongo> {
-  const client = new MongoClient(dev.mongodb, { serverSelectionTimeoutMS: 5_000 });
+  const client = new MongoClient(dev.mongodb, { serverSelectionTimeoutMS: 30_000 });
   await client.connect();
   const db = client.db();
   return {

@@ -60,11 +60,17 @@ export function createMqttDevice(options: MqttDeviceOptions): MqttDevice {
   let isHolding = false;
   let heldReceipts: number[] = [];
 
-  const take = (topic: string, payload: Buffer, packet: IPublishPacket, number: number) => {
+  const take = (topic: string, bytes: Buffer, packet: IPublishPacket, number: number) => {
     const { dup, messageId = 0 } = packet;
-    const receivedAtMs = performance.now();
-    const text = payload.toString();
-    arrivals.push({ payload: text, receivedAtMs, topic, dup, messageId, connection: number });
+    const payload = bytes.toString();
+    arrivals.push({
+      payload,
+      topic,
+      dup,
+      messageId,
+      connection: number,
+      receivedAtMs: performance.now(),
+    });
   };
   return {
     token,
@@ -118,14 +124,8 @@ async function connectClient(
   prepare: (client: MqttClient) => void,
 ): Promise<MqttClient> {
   const client = connect(url, {
-    clientId: token,
-    username: token,
-    password: auth,
-    protocolVersion: 4,
-    clean: true,
-    keepalive: keepaliveSeconds,
-    reconnectPeriod: 0,
-    connectTimeout: 10_000,
+    ...{ clientId: token, username: token, password: auth, protocolVersion: 4, clean: true },
+    ...{ keepalive: keepaliveSeconds, reconnectPeriod: 0, connectTimeout: 10_000 },
     ...(ca === undefined ? {} : { ca }),
   });
   prepare(client);

@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Transform } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createGate, type Gate } from './gate.ts';
 
 /** Where bytes go: `requests` to the server, `responses` to the client. */
 export type Direction = 'requests' | 'responses';
@@ -194,6 +193,30 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
       const closed = once(server, 'close');
       server.close();
       await closed;
+    },
+  };
+}
+
+/** A gate for a stream of bytes that can be closed and opened. */
+type Gate = ReturnType<typeof createGate>;
+
+/** Creates an open gate. */
+function createGate() {
+  let waiting: (() => void)[] | undefined;
+  return {
+    isOpen: () => waiting === undefined,
+    close() {
+      waiting ??= [];
+    },
+    open() {
+      const runs = waiting ?? [];
+      waiting = undefined;
+      for (const run of runs) run();
+    },
+    /** Calls a function when the gate is open: now, or as soon as it is opened. */
+    whenOpen(run: () => void) {
+      if (waiting === undefined) run();
+      else waiting.push(run);
     },
   };
 }

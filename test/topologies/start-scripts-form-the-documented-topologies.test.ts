@@ -1,18 +1,22 @@
-import { chmod, mkdir, rm, symlink } from 'node:fs/promises';
+import { chmod, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { MongoClient } from 'mongodb';
 import { inspectRedis } from '../../packages/presence/src/inspect-redis.ts';
+import { isAcceptingConnections } from '../../tools/supervisor/src/probes.ts';
 import { startProcess, type TestProcess } from '../support/child-process.ts';
 import { createDataFolder } from '../support/data-folder.ts';
 import { until } from '../support/until.ts';
 
 const COMPONENTS = fileURLToPath(new URL('../../k8s/components/', import.meta.url));
+const SCRIPT = fileURLToPath(new URL('../../deploy/image/with-replica-set.mjs', import.meta.url));
+const MONGODB_PORT = 27_017;
 const FORMED = { timeoutMs: 120_000, everyMs: 500 };
 const TEST_MS = 240_000;
 
 let folder: string;
-/** Addresses of this machine that simulate pods; each run has its own. */
+/** Addresses of this machine that simulate pods and containers; each run has its own. */
 let network: string;
 const processes = new Map<string, TestProcess>();
 
@@ -109,6 +113,79 @@ test(
     await until(isReplaced, FORMED);
     await start(script, 1, env);
     await untilWhole(url, whole);
+  },
+  TEST_MS,
+);
+
+/** Starts a mongod as the compose file does, with a smaller cache. */
+async function startMember(host: string): Promise<void> {
+  const dbPath = join(folder, host);
+  await mkdir(dbPath);
+  const args = ['--replSet=carillon', `--bind_ip=${host}`, `--port=${MONGODB_PORT}`];
+  const small = ['--wiredTigerCacheSizeGB=0.25', '--oplogSize=64', '--nounixsocket', '--quiet'];
+  const command = process.env.CARILLON_MONGOD ?? 'mongod';
+  const all = [...args, `--dbpath=${dbPath}`, ...small];
+  processes.set(host, startProcess(command, all, { output: 'ignored' }));
+  await until(() => isAcceptingConnections(host, MONGODB_PORT), FORMED);
+}
+
+const uriOf = (members: readonly string[]) =>
+  `mongodb://${members.join()}/carillon?replicaSet=carillon`;
+
+/** Runs the script of the compose file as the service `migrate` does. */
+async function runScript(members: readonly string[], hosts: readonly string[]): Promise<string> {
+  const file = join(folder, 'mongodb-uri');
+  await writeFile(file, `${uriOf(members)}\n`);
+  const child = startProcess(process.execPath, [SCRIPT, 'migrate'], {
+    env: { PATH: process.env.PATH, MONGODB_URI_FILE: file, MONGODB_MEMBERS: hosts.join(' ') },
+  });
+  const code = await child.exited;
+  expect({ code, output: child.output() }).toMatchObject({ code: 0 });
+  return child.output();
+}
+
+/** Waits until all of some members have data, and returns how often the set was changed. */
+async function untilFormed(members: readonly string[]): Promise<number> {
+  const client = await new MongoClient(uriOf(members)).connect();
+  try {
+    const admin = client.db('admin');
+    const formed = ['PRIMARY', ...members.slice(1).map(() => 'SECONDARY')].join();
+    const isFormed = async () => {
+      const status = await admin.command({ replSetGetStatus: 1 });
+      const states = (status.members as { stateStr: string }[]).map(({ stateStr }) => stateStr);
+      return states.sort().join() === formed;
+    };
+    await until(isFormed, { ...FORMED, what: `a set of ${members.length}` });
+    return (await admin.command({ replSetGetConfig: 1 })).config.version;
+  } finally {
+    await client.close();
+  }
+}
+
+test(
+  'a replica set of three MongoDB members at once, and a second run changes nothing',
+  async () => {
+    const hosts = [1, 2, 3].map(addressOf);
+    for (const host of hosts) await startMember(host);
+    expect(await runScript(hosts, hosts)).toContain('MongoDB is a replica set of 3 members.');
+    const version = await untilFormed(hosts);
+    const again = await runScript(hosts, hosts);
+    expect(again).toContain('MongoDB is replica set carillon of 3 members.');
+    expect(await untilFormed(hosts)).toBe(version);
+  },
+  TEST_MS,
+);
+
+test(
+  'a replica set of one MongoDB member, to which two are added',
+  async () => {
+    const hosts = [1, 2, 3].map(addressOf);
+    await startMember(addressOf(1));
+    const one = await runScript(hosts.slice(0, 1), hosts);
+    expect(one).toContain('MongoDB is a replica set of one member.');
+    for (const host of hosts.slice(1)) await startMember(host);
+    expect(await runScript(hosts, hosts)).toContain('MongoDB is a replica set of 3 members.');
+    await untilFormed(hosts);
   },
   TEST_MS,
 );

@@ -14,7 +14,6 @@ import {
 } from '../support/traces/otlp-receiver.ts';
 import { until } from '../support/until.ts';
 
-const EXPORTED_WITHIN = { timeoutMs: 20_000 };
 const TOPIC = 'canary-topic';
 const PUSHES = 200;
 
@@ -48,7 +47,7 @@ async function untilSpans(push: { id: string }, names: string[]): Promise<Receiv
     const spans = spansOf(push);
     return spans.length >= names.length && spans;
   };
-  const spans = await until(arrived, { ...EXPORTED_WITHIN, what: `spans ${names.join()}` });
+  const spans = await until(arrived, { what: `spans ${names.join()}` });
   expect(spans.map(({ name }) => name).sort()).toEqual([...names].sort());
   expect(new Set(spans.map(({ traceId }) => traceId)).size).toBe(1);
   return names.map((name) => spans.find((span) => span.name === name) as ReceivedSpan);
@@ -110,14 +109,14 @@ test('shared jobs and writes of 200 pushes at once: linked, and without a parent
   const requests = await until(() => {
     const found = pushes.flatMap((push) => named(spansOf(push), 'POST /push'));
     return found.length === PUSHES && found;
-  }, EXPORTED_WITHIN);
+  });
   expect(new Set(requests.map(({ traceId }) => traceId)).size).toBe(PUSHES);
   function isComplete(push: Sent): boolean {
     const [request] = named(spansOf(push), 'POST /push');
     const found = new Set(request && sharedSpansOf(request).map(({ name }) => name));
     return ['insert pushes', 'claim batches', 'settle batches'].every((name) => found.has(name));
   }
-  await until(() => pushes.every(isComplete), { ...EXPORTED_WITHIN, everyMs: 200 });
+  await until(() => pushes.every(isComplete), { everyMs: 200 });
   const shared = [...new Set(requests.flatMap(sharedSpansOf))].filter(
     ({ name }) => name !== 'dispatch',
   );
@@ -159,7 +158,6 @@ test('two channels: a fan-out and a batch for each', async () => {
   const push = await send(tenant, `/topics/${TOPIC}`);
   await until(
     () => named(spansOf(push), 'deliver batch').length === 2 && named(spansOf(push), 'fan out')[0],
-    EXPORTED_WITHIN,
   );
   const [request] = named(spansOf(push), 'POST /push');
   for (const name of ['fan out', 'deliver batch']) {
@@ -181,10 +179,7 @@ test("a caller's trace is continued with its sampling decision", async () => {
 
 test('an error is marked, without its values', async () => {
   await tenant.api('POST', '/push', { to: 'canary-recipient', data: {} });
-  const failed = await until(
-    () => receiver.spans().find((span) => span.hasFailed),
-    EXPORTED_WITHIN,
-  );
+  const failed = await until(() => receiver.spans().find((span) => span.hasFailed));
   expect(failed.attributes).toMatchObject({ 'error.type': 'NO_RECIPIENTS' });
 });
 
@@ -204,9 +199,9 @@ test('a receiver that hangs disturbs no push', async () => {
   const requestsBefore = receiver.requestCount();
   await Promise.all(Array.from({ length: 50 }, () => send(tenant, device.token)));
   await device.waitFor(before + 50);
-  await until(() => receiver.requestCount() > requestsBefore, EXPORTED_WITHIN);
+  await until(() => receiver.requestCount() > requestsBefore);
   const warning = 'exporting traces failed';
-  await until(() => fixture.stack.readLog('api').includes(warning), EXPORTED_WITHIN);
+  await until(() => fixture.stack.readLog('api').includes(warning));
   const push = await send(tenant, device.token);
   expect(await untilFinal(fixture.store, push, device.token)).toEqual({ outcome: 'delivered' });
   expect(fixture.stack.readLog('api').split(warning)).toHaveLength(2);

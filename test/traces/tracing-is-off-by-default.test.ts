@@ -1,30 +1,25 @@
 import { copyFileSync, existsSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { freePort } from '../../packages/presence/test/start-server.ts';
-import { withStore } from '../support/api/tenants.ts';
-import { send } from '../support/end-to-end/pushes.ts';
-import { newMqttDevice } from '../support/mqtt-device.ts';
-import { SERVICES, startService } from '../support/operators/service-process.ts';
-import { startStack } from '../support/stack.ts';
-import { until } from '../support/until.ts';
+import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
+import { SERVICES, type ServiceName, startService } from '../support/operators/service-process.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
 const HOOK = fileURLToPath(new URL('../support/traces/list-modules.mjs', import.meta.url));
 /** The metrics library imports the interfaces, which contain no tracer and no exporter. */
 const INTERFACES = '/node_modules/@opentelemetry/api/';
 
-let folder: string;
+const folder = createTemporaryFolder();
+let servers: DataServers;
 let options: string;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'carillon-modules-'));
+  servers = await startDataServers();
   const hook = join(folder, 'list-modules.mjs');
   copyFileSync(HOOK, hook);
   options = `--import ${hook}`;
 });
-afterAll(() => rm(folder, { recursive: true, force: true }));
+afterAll(() => servers?.stop());
 
 /** Lists the modules of OpenTelemetry that a process has loaded, without the interfaces. */
 function loadedModules(pid: number): string[] {
@@ -34,37 +29,24 @@ function loadedModules(pid: number): string[] {
   return urls.filter((url) => !url.includes(INTERFACES));
 }
 
-test('no process loads OpenTelemetry, and nothing is added to a push', async () => {
-  const stack = await startStack({ env: { NODE_OPTIONS: options } });
+/** Starts a service, and lists what it has loaded when it is ready. */
+async function modulesOf(service: ServiceName, env: Record<string, string> = {}) {
+  const started = await startService(service, { ...servers.env, NODE_OPTIONS: options, ...env });
   try {
-    const device = await newMqttDevice(stack.dev);
-    await device.connect();
-    const push = await send(stack, device.token);
-    await device.waitFor(1);
-    await device.disconnect();
-    const stored = await withStore(stack, ({ pushes }) => pushes.inspect(push.id));
-    expect(stored?._id).toBe(push.id);
-    expect(stored).not.toHaveProperty('trace');
-    for (const service of SERVICES) expect(loadedModules(stack.pidOf(service))).toEqual([]);
+    await started.untilReady();
+    return loadedModules(started.pid);
   } finally {
-    await stack.stop();
+    started.kill('SIGKILL');
+    await started.exited;
   }
+}
+
+test.each(SERVICES)('%s does not load OpenTelemetry', async (service) => {
+  expect(await modulesOf(service)).toEqual([]);
 });
 
 test('a process with a receiver loads it', async () => {
-  const api = await startService('api', {
-    NODE_OPTIONS: options,
-    MONGODB_URI: `mongodb://127.0.0.1:${await freePort()}/carillon`,
-    REDIS_URL: `redis://127.0.0.1:${await freePort()}`,
-    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318',
-  });
-  try {
-    await until(async () => (await api.probe('/livez')).status === 200, { timeoutMs: 30_000 });
-    const loaded = loadedModules(api.pid);
-    expect(loaded).toContainEqual(expect.stringContaining('/@opentelemetry/sdk-trace/'));
-    expect(loaded).toContainEqual(expect.stringContaining('exporter-trace-otlp-http'));
-  } finally {
-    api.kill('SIGKILL');
-    await api.exited;
-  }
+  const loaded = await modulesOf('api', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' });
+  expect(loaded).toContainEqual(expect.stringContaining('/@opentelemetry/sdk-trace/'));
+  expect(loaded).toContainEqual(expect.stringContaining('exporter-trace-otlp-http'));
 });

@@ -9,7 +9,7 @@ import { send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { openChromium } from '../support/web-push/chromium.ts';
+import { openChromiumWithPush } from '../support/web-push/browsers.ts';
 import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
 import {
   CHROMIUM_PUSH_HOST,
@@ -33,8 +33,7 @@ beforeAll(async () => {
     [CHROMIUM_PUSH_HOST, '127.0.0.1'],
     2,
   );
-  google.useCertificate(pair);
-  browser = await openChromium(google, pair.certificate);
+  browser = await openChromiumWithPush(google.useCertificate(pair));
   page = await openDemoPage(browser, stack.dev);
 }, 120_000);
 afterAll(async () => {

@@ -1,11 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser } from 'puppeteer-core';
 import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+import { openFirefox } from '../support/web-push/browsers.ts';
 import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
-import { openFirefox } from '../support/web-push/firefox.ts';
-import { receivedPushes } from '../support/web-push/sandbox.ts';
 
 let stack: Stack;
 let browser: Browser;
@@ -25,61 +24,61 @@ const shows = (title: string) =>
     what: `a notification ${title}`,
   });
 
-describe('a real Firefox on the demonstration page', () => {
-  test('is a device of the platform web', async () => {
-    expect((await getDeviceInfo(stack, page.token)).device.platform).toBe('web');
-  });
+test('a Firefox is a device of the platform web', async () => {
+  expect((await getDeviceInfo(stack, page.token)).device.platform).toBe('web');
+});
 
-  test('shows a push, acknowledges it, and notifies the open page', async () => {
-    const data = { title: 'Tea', message: 'is ready', url: '/demo/', n: 1 };
-    const { id } = await send(stack, page.token, { data });
-    expect(await shows('Tea')).toEqual({ title: 'Tea', body: 'is ready', tag: id });
-    await untilOutcome(stack, id, [page.token], 'sent');
-    const [request] = await until(async () => {
-      const received = await receivedPushes(stack.dev);
-      return received.every(({ acked }) => acked !== undefined) && received;
-    });
-    expect(request).toMatchObject({ status: 201, acked: 100, headers: { urgency: 'high' } });
-    expect(await page.receivedPayloads()).toEqual([{ ...data, _pushyId: id }]);
+test('a Firefox shows a push, acknowledges it, and notifies the open page', async () => {
+  const data = { title: 'Tea', message: 'is ready', url: '/demo/', n: 1 };
+  const { id } = await send(stack, page.token, { data });
+  expect(await shows('Tea')).toEqual({ title: 'Tea', body: 'is ready', tag: id });
+  await untilOutcome(stack, id, [page.token], 'sent');
+  const [request] = await until(async () => {
+    const response = await fetch(`${stack.dev.sandbox}/received?channel=web-push`);
+    const { received } = (await response.json()) as { received: { acked?: number }[] };
+    // 100: delivered, and 101: not decryptable.
+    return received.every(({ acked }) => acked !== undefined) && received;
   });
+  expect(request).toMatchObject({ status: 201, acked: 100, headers: { urgency: 'high' } });
+  expect(await page.receivedPayloads()).toEqual([{ ...data, _pushyId: id }]);
+});
 
-  test('shows only the newest of a collapse key', async () => {
-    for (const title of ['1 : 0', '2 : 0', '2 : 1']) {
-      await send(stack, page.token, { data: { title }, collapse_key: 'the score' });
-      await shows(title);
-    }
-    const scores = (await page.notifications()).filter(({ tag }) => tag === 'the score');
-    expect(scores.map(({ title }) => title)).toEqual(['2 : 1']);
-  });
+test('a Firefox shows only the newest of a collapse key', async () => {
+  for (const title of ['1 : 0', '2 : 0', '2 : 1']) {
+    await send(stack, page.token, { data: { title }, collapse_key: 'the score' });
+    await shows(title);
+  }
+  const scores = (await page.notifications()).filter(({ tag }) => tag === 'the score');
+  expect(scores.map(({ title }) => title)).toEqual(['2 : 1']);
+});
 
-  test('gets pushes to its topics', async () => {
-    await page.call('subscribe', 'weather');
-    expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual(['weather']);
-    await send(stack, '/topics/weather', { data: { title: 'Rain' } });
-    await shows('Rain');
-    await page.call('unsubscribe', 'weather');
-    expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual([]);
-  });
+test('a Firefox gets pushes to its topics', async () => {
+  await page.call('subscribe', 'weather');
+  expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual(['weather']);
+  await send(stack, '/topics/weather', { data: { title: 'Rain' } });
+  await shows('Rain');
+  await page.call('unsubscribe', 'weather');
+  expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual([]);
+});
 
-  test('shows a notification for every payload', async () => {
-    await send(stack, page.token, { data: { message: 'only a message' } });
-    await shows('only a message');
-    await send(stack, page.token, { data: {} });
-    await shows('localhost');
-  });
+test('a Firefox shows a notification for every payload', async () => {
+  await send(stack, page.token, { data: { message: 'only a message' } });
+  await shows('only a message');
+  await send(stack, page.token, { data: {} });
+  await shows('localhost');
+});
 
-  test('is the same device on its next visit', async () => {
-    expect(await page.reopen()).toBe(page.token);
-  });
+test('a Firefox is the same device on its next visit', async () => {
+  expect(await page.reopen()).toBe(page.token);
+});
 
-  test('that has lost its subscription is a new device, and the old one is flagged', async () => {
-    await page.dropSubscription();
-    const token = await page.reopen();
-    expect(token).not.toBe(page.token);
-    const { id } = await send(stack, page.token);
-    await untilOutcome(stack, id, [page.token], 'gone');
-    expect((await getDeviceInfo(stack, page.token)).presence).toMatchObject({ unsubscribed: true });
-    await send(stack, token, { data: { title: 'Here again' } });
-    await shows('Here again');
-  });
+test('a Firefox that has lost its subscription is a new device, and the old one is flagged', async () => {
+  await page.dropSubscription();
+  const token = await page.reopen();
+  expect(token).not.toBe(page.token);
+  const { id } = await send(stack, page.token);
+  await untilOutcome(stack, id, [page.token], 'gone');
+  expect((await getDeviceInfo(stack, page.token)).presence).toMatchObject({ unsubscribed: true });
+  await send(stack, token, { data: { title: 'Here again' } });
+  await shows('Here again');
 });

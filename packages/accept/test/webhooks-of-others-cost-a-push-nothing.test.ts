@@ -4,8 +4,9 @@ import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { type CuttingProxy, startCuttingProxy } from '../../../test/support/cutting-proxy.ts';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
+import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { deliver } from '../../store/test/store-under-test.ts';
@@ -19,24 +20,21 @@ const LEASE_MS = 60_000;
 const RETENTION_MS = 3_600_000;
 /** More than one batch holds. */
 const MANY = 1_001;
-/** Keeps the driver from sending a heartbeat within the test: the server would count it. */
-const QUIET = 'serverMonitoringMode=poll&heartbeatFrequencyMS=3600000';
-/** The clock queries the server every ten seconds, which adds to the counters of few rounds. */
-const ROUNDS = 6;
 const SEALED = { key: 1, nonce: 'n', text: 't', tag: 'g', from: 'f' };
 
-let mongod: Awaited<ReturnType<typeof startMongod>>;
+let database: OwnDatabase;
+let proxy: CuttingProxy;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let client: MongoClient;
 let store: TestStore;
 let producers: Producers;
 let tokens: string[];
-let omittedSections: Record<string, 0>;
 beforeAll(async () => {
-  [mongod, redis] = await Promise.all([startMongod(), startRedis()]);
-  const uri = `mongodb://127.0.0.1:${mongod.port}/accept?${QUIET}`;
-  client = await new MongoClient(uri).connect();
-  omittedSections = await listOtherSections();
+  [database, redis] = await Promise.all([startDatabase(), startRedis()]);
+  client = await new MongoClient(database.uri).connect();
+  const { port, pathname } = new URL(database.uri);
+  proxy = await startCuttingProxy(Number(port));
+  const uri = `mongodb://127.0.0.1:${proxy.port}${pathname}`;
   store = await openStore({ uri, appName: 'test' });
   await store.migrate();
   producers = createProducers(redis, () => undefined);
@@ -49,9 +47,10 @@ beforeAll(async () => {
 afterAll(async () => {
   await producers?.close();
   await store?.close();
+  await proxy?.stop();
   await client?.close();
   await redis?.stop();
-  await mongod?.stop();
+  await database?.stop();
 });
 afterEach(async () => {
   await client.db().collection('webhooks').deleteMany({});
@@ -131,27 +130,6 @@ async function reportAll(webhook: string): Promise<void> {
   }
 }
 
-/** Counters of MongoDB: statements by kind, and bytes of requests and responses. */
-type Counts = Record<string, number>;
-
-/** Reads the counters in a response of constant size: the next reading counts it. */
-async function readCounts(): Promise<Counts> {
-  const { opcounters, network } = await client
-    .db('admin')
-    .command({ serverStatus: 1, ...omittedSections });
-  const { deprecated: _, ...statements } = opcounters;
-  return { ...statements, bytesIn: network.bytesIn, bytesOut: network.bytesOut };
-}
-
-/** Lists the sections of the server's status except the two that are read. */
-async function listOtherSections(): Promise<Record<string, 0>> {
-  const status = await client.db('admin').command({ serverStatus: 1 });
-  const others = Object.keys(status).filter(
-    (name) => typeof status[name] === 'object' && name !== 'opcounters' && name !== 'network',
-  );
-  return Object.fromEntries(others.map((name) => [name, 0]));
-}
-
 /** Adds up the bytes of the documents of pushes. */
 async function readStoredBytes(): Promise<number> {
   const sizes = ['pushes', 'batches', 'inbox'].map(async (name) => {
@@ -167,24 +145,22 @@ async function readStoredBytes(): Promise<number> {
   return (await Promise.all(sizes)).reduce((sum, bytes) => sum + bytes, 0);
 }
 
-/** Measures a push on an idle server: the lowest value of each counter over some rounds. */
-async function measure(run: () => Promise<void>): Promise<Counts> {
-  const lowest: Counts = {};
-  for (let round = 0; round < ROUNDS; round += 1) {
-    for (const name of ['pushes', 'batches', 'inbox'])
-      await client.db().collection(name).deleteMany({});
-    const before = await readCounts();
-    await run();
-    const after = await readCounts();
-    const costs = { ...after, stored: await readStoredBytes() };
-    for (const [name, value] of Object.entries(costs))
-      lowest[name] = Math.min(lowest[name] ?? Infinity, value - (before[name] ?? 0));
-  }
-  return lowest;
+/** Measures what a push costs MongoDB. */
+async function measure(run: () => Promise<void>) {
+  for (const name of ['pushes', 'batches', 'inbox'])
+    await client.db().collection(name).deleteMany({});
+  proxy.cutAtWrite(0, 'before');
+  const before = proxy.traffic();
+  await run();
+  const after = proxy.traffic();
+  return {
+    writes: proxy.writes(),
+    statements: after.statements - before.statements,
+    bytesIn: after.bytesIn - before.bytesIn,
+    bytesOut: after.bytesOut - before.bytesOut,
+    stored: await readStoredBytes(),
+  };
 }
-
-const countWrites = ({ insert = 0, update = 0, delete: removed = 0 }: Counts) =>
-  insert + update + removed;
 
 test.each([
   ['to a device', pushToOne, 1],
@@ -200,9 +176,9 @@ test.each([
     await push();
     await reportAll(webhook);
   });
-  expect(own.stored).toBeGreaterThan(before.stored ?? 0);
-  expect(own.bytesIn).toBeGreaterThan(before.bytesIn ?? 0);
-  const added = countWrites(own) - countWrites(before);
+  expect(own.stored).toBeGreaterThan(before.stored);
+  expect(own.bytesIn).toBeGreaterThan(before.bytesIn);
+  const added = own.writes - before.writes;
   expect(added).toBeGreaterThan(0);
   expect(added).toBeLessThanOrEqual(3 * batches);
 });

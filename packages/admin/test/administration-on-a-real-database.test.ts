@@ -1,11 +1,12 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { digestApiKey } from '@carillon/core/api-key';
+import { failureCode } from '@carillon/core/outcomes';
 import { parseSealingKeys, unseal } from '@carillon/core/sealing';
 import { credentialId } from '@carillon/store/credentials';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { openStore, type TestStore } from '../../../test/support/open-store.ts';
-import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
+import { APP, deliver, insertPush, newTokens, SHAPES } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import {
   createAccount,
   listAccounts,
@@ -20,6 +21,7 @@ import { listCredentials, removeCredential, saveCredential } from '../src/creden
 import { ensureDemoApp } from '../src/demo-app.ts';
 import { listDevices } from '../src/devices.ts';
 import { checkDatabase } from '../src/doctor.ts';
+import { listFailures } from '../src/failures.ts';
 import { createKey, listKeys, revokeKey } from '../src/keys.ts';
 import {
   getPushOutcomes,
@@ -37,17 +39,8 @@ const UNKNOWN = '000000000000000000000000';
 const FIRST_PAGE = { limit: 2 };
 const UNREACHABLE = 'http://127.0.0.1:1';
 
-let database: OwnDatabase;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startDatabase();
-  store = await openStore({ uri: database.uri, appName: 'test' });
-  await store.migrate();
-});
-afterAll(async () => {
-  await store?.close();
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 
 async function newApp(): Promise<{ account: string; id: string; apiKey: string }> {
   const { id: account } = await createAccount(store, 'One', 'trial');
@@ -55,43 +48,31 @@ async function newApp(): Promise<{ account: string; id: string; apiKey: string }
 }
 
 describe('an unknown id is reported by a code', () => {
+  const KEY = { app: UNKNOWN, channel: 'fcm' } as const;
+  const ONE = { name: 'x', account: UNKNOWN };
+  const PAIR = verifyWebPush({});
+
   test.each<[string, string, () => Promise<unknown>]>([
-    ['setRequestLimit', 'ACCOUNT_NOT_FOUND', () => setRequestLimit(store, UNKNOWN, 1)],
-    ['suspendAccount', 'ACCOUNT_NOT_FOUND', () => suspendAccount(store, UNKNOWN)],
-    ['resumeAccount', 'ACCOUNT_NOT_FOUND', () => resumeAccount(store, UNKNOWN)],
-    [
-      'createApp',
-      'ACCOUNT_NOT_FOUND',
-      () => createApp(store, SECRETS, { name: 'x', account: UNKNOWN }),
-    ],
-    ['getApp', 'APP_NOT_FOUND', () => getApp(store, UNKNOWN)],
-    [
-      'updateAppSettings',
-      'APP_NOT_FOUND',
-      () => updateAppSettings(store, UNKNOWN, { payloadLimit: 1 }),
-    ],
-    ['createKey', 'APP_NOT_FOUND', () => createKey(store, SECRETS.pepper, UNKNOWN)],
-    ['listKeys', 'APP_NOT_FOUND', () => listKeys(store, UNKNOWN)],
-    ['revokeKey', 'KEY_NOT_FOUND', () => revokeKey(store, UNKNOWN)],
-    ['listCredentials', 'APP_NOT_FOUND', () => listCredentials(store, UNKNOWN)],
-    [
-      'saveCredential',
-      'APP_NOT_FOUND',
-      () => saveCredential(store, KEYS, { app: UNKNOWN, channel: 'web-push' }, verifyWebPush({})),
-    ],
-    ['saveWebPush', 'APP_NOT_FOUND', () => saveWebPush(store, KEYS, UNKNOWN, {})],
-    [
-      'removeCredential',
-      'CREDENTIAL_NOT_FOUND',
-      () => removeCredential(store, { app: UNKNOWN, channel: 'fcm' }),
-    ],
-    ['listDevices', 'APP_NOT_FOUND', () => listDevices(store, UNKNOWN, FIRST_PAGE)],
-    ['listPushes', 'APP_NOT_FOUND', () => listPushes(store, UNKNOWN, FIRST_PAGE)],
-    ['listDevicePushes', 'DEVICE_NOT_FOUND', () => listDevicePushes(store, 'f00d', FIRST_PAGE)],
-    ['getPushOutcomes', 'PUSH_NOT_FOUND', () => getPushOutcomes(store, UNKNOWN)],
-    ['getRecipientOutcome', 'PUSH_NOT_FOUND', () => getRecipientOutcome(store, UNKNOWN, 'f00d')],
-  ])('%s: %s', async (_name, code, run) => {
-    await expect(run()).rejects.toMatchObject({ name: 'AdminError', code });
+    ['setRequestLimit', 'ACCOUNT', () => setRequestLimit(store, UNKNOWN, 1)],
+    ['suspendAccount', 'ACCOUNT', () => suspendAccount(store, UNKNOWN)],
+    ['resumeAccount', 'ACCOUNT', () => resumeAccount(store, UNKNOWN)],
+    ['createApp', 'ACCOUNT', () => createApp(store, SECRETS, ONE)],
+    ['getApp', 'APP', () => getApp(store, UNKNOWN)],
+    ['updateAppSettings', 'APP', () => updateAppSettings(store, UNKNOWN, { payloadLimit: 1 })],
+    ['createKey', 'APP', () => createKey(store, SECRETS.pepper, UNKNOWN)],
+    ['listKeys', 'APP', () => listKeys(store, UNKNOWN)],
+    ['revokeKey', 'KEY', () => revokeKey(store, UNKNOWN)],
+    ['listCredentials', 'APP', () => listCredentials(store, UNKNOWN)],
+    ['saveCredential', 'APP', () => saveCredential(store, KEYS, KEY, PAIR)],
+    ['saveWebPush', 'APP', () => saveWebPush(store, KEYS, UNKNOWN, {})],
+    ['removeCredential', 'CREDENTIAL', () => removeCredential(store, KEY)],
+    ['listDevices', 'APP', () => listDevices(store, UNKNOWN, FIRST_PAGE)],
+    ['listPushes', 'APP', () => listPushes(store, UNKNOWN, FIRST_PAGE)],
+    ['listDevicePushes', 'DEVICE', () => listDevicePushes(store, 'f00d', FIRST_PAGE)],
+    ['getPushOutcomes', 'PUSH', () => getPushOutcomes(store, UNKNOWN)],
+    ['getRecipientOutcome', 'PUSH', () => getRecipientOutcome(store, UNKNOWN, 'f00d')],
+  ])('%s: %s_NOT_FOUND', async (_name, subject, run) => {
+    await expect(run()).rejects.toMatchObject({ name: 'AdminError', code: `${subject}_NOT_FOUND` });
   });
 
   test('and creates nothing', async () => {
@@ -246,6 +227,7 @@ describe('a sandbox that is not usable is reported by a code and saves nothing',
 });
 
 test('the findings of a healthy database report no fault', async () => {
+  await store.migrate();
   const findings = await checkDatabase(store, 'db:1');
   expect(findings[0]).toMatchObject({
     check: 'mongodb',
@@ -253,4 +235,31 @@ test('the findings of a healthy database report no fault', async () => {
   });
   const unhealthy = findings.filter(({ ok, check }) => !ok && !check.endsWith('disk space'));
   expect(unhealthy).toEqual([]);
+});
+
+test('batches of one push are one item, and each page continues after the last one', async () => {
+  const ids: string[] = [];
+  const rejected = failureCode('rejected-by-provider');
+  for (const shape of SHAPES) {
+    const tokens = newTokens(4);
+    const push = await insertPush(database, tokens, { shape });
+    const codes = Object.fromEntries(tokens.map((token) => [token, rejected]));
+    await deliver(store, push, { ...codes, [tokens[0] ?? '']: failureCode('inbox-full') });
+    ids.unshift(push.id);
+  }
+  const reasons = [
+    { reason: 'rejected-by-provider', text: 'rejected-by-provider', count: 3 },
+    { reason: 'inbox-full', text: 'inbox-full', count: 1 },
+  ];
+  const all = await listFailures(store, APP, { limit: 10 });
+  expect(all.items).toMatchObject(
+    ids.map((push) => ({ push, channel: 'mqtt', failed: 4, redriven: 0, reasons })),
+  );
+  expect(all.next).toBeUndefined();
+  const first = await listFailures(store, APP, { limit: 2 });
+  expect(first.items.map(({ push }) => push)).toEqual(ids.slice(0, 1));
+  const second = await listFailures(store, APP, { limit: 2, cursor: first.next });
+  expect(second.items.map(({ push }) => push)).toEqual(ids.slice(1));
+  const unreadable = await listFailures(store, APP, { limit: 10, cursor: '$ne' });
+  expect(unreadable).toEqual(all);
 });

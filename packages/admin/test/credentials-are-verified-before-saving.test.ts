@@ -1,7 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { providerSecret } from '@carillon/core/channels';
 import { describe, expect, test } from '@jest/globals';
-import type { AdminError } from '../src/admin-error.ts';
 import { verifyAppleCertificate } from '../src/credential/apple-certificate.ts';
 import { verifyAppleToken } from '../src/credential/apple-token.ts';
 import { verifyServiceAccount } from '../src/credential/firebase.ts';
@@ -16,187 +15,164 @@ function toFile(content: string | Buffer, name = 'credential.txt'): CredentialFi
   return { name, content: Buffer.from(content) };
 }
 
-/** Returns the error that a credential is rejected with. */
-function rejectionOf(verify: () => VerifiedCredential): AdminError {
-  try {
-    verify();
-  } catch (error) {
-    return error as AdminError;
-  }
-  throw new Error('the credential was accepted');
-}
+const ecKey = (namedCurve: string) =>
+  generateKeyPairSync('ec', { namedCurve }).privateKey.export(PKCS8).toString();
+const rsaKey = () =>
+  generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey.export(PKCS8).toString();
 
-function generateEcKey(namedCurve: string): string {
-  return generateKeyPairSync('ec', { namedCurve }).privateKey.export(PKCS8).toString();
-}
+/** Credentials, the text of the error that rejects each, and the fields that can resolve it. */
+type Rejected = [what: string, verify: () => VerifiedCredential, reason: string, fields: string[]];
 
-function generateRsaKey(): string {
-  return generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey.export(PKCS8).toString();
+function testRejected(rejected: Rejected[]): void {
+  test.each(rejected)('%s is rejected with the reason', (_, verify, reason, fields) => {
+    const message = expect.stringContaining(reason);
+    const error = { code: 'INVALID_CREDENTIAL', message, fields };
+    expect(verify).toThrow(expect.objectContaining(error));
+  });
 }
 
 describe('a .p8 file', () => {
+  const p8 = (content: string, ids: Partial<typeof IDS> = IDS) =>
+    verifyAppleToken(toFile(content), ids);
+  const { keyId, teamId } = IDS;
+  const lowerCase = { ...IDS, keyId: 'abcde12345' };
+
   test('is accepted with its ids; an absent key id is read from the file name', () => {
-    const key = toFile(generateEcKey('P-256'), 'AuthKey_ZZZZZ99999.p8');
-    const { secret, about } = verifyAppleToken(key, { teamId: IDS.teamId });
+    const key = toFile(ecKey('P-256'), 'AuthKey_ZZZZZ99999.p8');
+    const { secret, about } = verifyAppleToken(key, { teamId });
     expect(providerSecret.parse(secret)).toMatchObject({ keyId: 'ZZZZZ99999', kind: 'apns-token' });
     expect(JSON.stringify(about)).not.toContain('PRIVATE');
   });
 
-  test.each([
-    ['on another curve', () => generateEcKey('P-384'), IDS, 'P-256', []],
-    ['with an RSA key', generateRsaKey, IDS, 'P-256', []],
-    ['that contains no key', () => 'hello', IDS, 'BEGIN PRIVATE KEY', []],
-    [
-      'without a key id',
-      () => generateEcKey('P-256'),
-      { teamId: IDS.teamId },
-      'missing',
-      ['keyId'],
-    ],
-    [
-      'without a team id',
-      () => generateEcKey('P-256'),
-      { keyId: IDS.keyId },
-      'missing',
-      ['teamId'],
-    ],
-    [
-      'with a key id in lower case',
-      () => generateEcKey('P-256'),
-      { ...IDS, keyId: 'abcde12345' },
-      'A to Z',
-      ['keyId'],
-    ],
-  ])('%s is rejected with the reason', (_, key, ids, reason, fields) => {
-    expect(rejectionOf(() => verifyAppleToken(toFile(key()), ids))).toMatchObject({
-      code: 'INVALID_CREDENTIAL',
-      message: expect.stringContaining(reason),
-      fields,
-    });
-  });
+  testRejected([
+    ['on another curve', () => p8(ecKey('P-384')), 'P-256', []],
+    ['with an RSA key', () => p8(rsaKey()), 'P-256', []],
+    ['that contains no key', () => p8('hello'), 'BEGIN PRIVATE KEY', []],
+    ['without a key id', () => p8(ecKey('P-256'), { teamId }), 'missing', ['keyId']],
+    ['without a team id', () => p8(ecKey('P-256'), { keyId }), 'missing', ['teamId']],
+    ['with a key id in lower case', () => p8(ecKey('P-256'), lowerCase), 'A to Z', ['keyId']],
+  ]);
 });
 
 describe('a certificate', () => {
-  const validCertificate = makeCertificate();
-  const validPem = validCertificate.certificate + validCertificate.key;
+  const valid = makeCertificate();
+  const validPem = valid.certificate + valid.key;
+  const verify = (content: string | Buffer) => verifyAppleCertificate(toFile(content), {});
+  const verifyMade = (options: Parameters<typeof makeCertificate>[0]) => {
+    const { certificate, key } = makeCertificate(options);
+    return verify(certificate + key);
+  };
+  const development = ['development' as const];
 
   test('is accepted as .p12 with its passphrase, and as PEM', () => {
-    const p12 = toFile(packP12(validCertificate, 'open sesame'));
+    const p12 = toFile(packP12(valid, 'open sesame'));
     const { secret, about } = verifyAppleCertificate(p12, { passphrase: 'open sesame' });
     expect(providerSecret.parse(secret)).toMatchObject({ kind: 'apns-certificate' });
     expect(about.subject).toContain('org.example.app');
-    expect(verifyAppleCertificate(toFile(validPem), {}).secret).toMatchObject({
-      key: validCertificate.key,
-      certificate: validCertificate.certificate.trim(),
-    });
+    const { key, certificate } = valid;
+    expect(verify(validPem).secret).toMatchObject({ key, certificate: certificate.trim() });
   });
 
-  test.each([
-    ['with a wrong passphrase', () => packP12(validCertificate, 'x'), 'passphrase', ['passphrase']],
-    ['that is not a .p12 file', () => 'hello', 'neither', []],
-    ['without its key', () => validCertificate.certificate, 'no private key', ['passphrase']],
+  testRejected([
+    ['with a wrong passphrase', () => verify(packP12(valid, 'x')), 'passphrase', ['passphrase']],
+    ['that is not a .p12 file', () => verify('hello'), 'neither', []],
+    ['without its key', () => verify(valid.certificate), 'no private key', ['passphrase']],
     [
       "with another certificate's key",
-      () => validCertificate.certificate + generateRsaKey(),
+      () => verify(valid.certificate + rsaKey()),
       "not the certificate's",
       [],
     ],
-    ['that has expired', () => makePem({ days: -1 }), 'expired on', []],
+    ['that has expired', () => verifyMade({ days: -1 }), 'expired on', []],
     [
       'that Apple did not issue',
-      () => makePem({ environments: [] }),
+      () => verifyMade({ environments: [] }),
       'not a certificate for APNs',
       [],
     ],
     [
       'for one environment, used for both',
-      () => makePem({ environments: ['development'] }),
+      () => verifyMade({ environments: development }),
       'only for development',
       ['environment'],
     ],
-  ])('%s is rejected with the reason', (_, content, reason, fields) => {
-    expect(rejectionOf(() => verifyAppleCertificate(toFile(content()), {}))).toMatchObject({
-      code: 'INVALID_CREDENTIAL',
-      message: expect.stringContaining(reason),
-      fields,
-    });
-  });
-
-  function makePem(certificateOptions: Parameters<typeof makeCertificate>[0]): string {
-    const { certificate, key } = makeCertificate(certificateOptions);
-    return certificate + key;
-  }
+  ]);
 });
 
 describe("a service account's key file", () => {
   const ACCOUNT = {
     type: 'service_account',
     project_id: 'demo',
-    private_key: generateRsaKey(),
+    private_key: rsaKey(),
     client_email: 'push@demo.iam.gserviceaccount.com',
     token_uri: 'https://oauth2.googleapis.com/token',
   };
+  const verify = (text: string) => verifyServiceAccount(toFile(text));
+  const verifyWith = (fields: Partial<typeof ACCOUNT>) =>
+    verify(JSON.stringify({ ...ACCOUNT, ...fields }));
 
   test('is accepted, and only the project and the email address are shown', () => {
-    const { secret, about } = verifyServiceAccount(toFile(JSON.stringify(ACCOUNT)));
+    const { secret, about } = verifyWith({});
     expect(providerSecret.parse(secret)).toMatchObject({ kind: 'fcm', projectId: 'demo' });
     expect(Object.keys(about)).toEqual(['projectId', 'clientEmail']);
   });
 
-  test.each([
-    ['that is not JSON', 'hello', 'not JSON'],
-    ["that is an app's google-services.json", '{"project_info":{}}', 'project_id'],
-    ['with an invalid private key', { ...ACCOUNT, private_key: 'x' }, 'not an RSA key'],
-    ['with an EC key', { ...ACCOUNT, private_key: generateEcKey('P-256') }, 'not an RSA key'],
-    ['with a token_uri that is not https', { ...ACCOUNT, token_uri: 'http://x' }, 'token_uri'],
-  ])('%s is rejected with the reason', (_, content, reason) => {
-    const text = typeof content === 'string' ? content : JSON.stringify(content);
-    expect(rejectionOf(() => verifyServiceAccount(toFile(text)))).toMatchObject({
-      code: 'INVALID_CREDENTIAL',
-      message: expect.stringContaining(reason),
-    });
-  });
+  testRejected([
+    ['that is not JSON', () => verify('hello'), 'not JSON', []],
+    [
+      "that is an app's google-services.json",
+      () => verify('{"project_info":{}}'),
+      'project_id',
+      [],
+    ],
+    ['with an invalid private key', () => verifyWith({ private_key: 'x' }), 'not an RSA key', []],
+    ['with an EC key', () => verifyWith({ private_key: ecKey('P-256') }), 'not an RSA key', []],
+    [
+      'with a token_uri that is not https',
+      () => verifyWith({ token_uri: 'http://x' }),
+      'token_uri',
+      [],
+    ],
+  ]);
 });
 
 describe('a key pair for Web Push', () => {
+  const generate = () => {
+    const { secret } = verifyWebPush({});
+    if (secret.kind !== 'web-push') throw new Error(secret.kind);
+    return { publicKey: secret.publicKey, privateKey: toFile(secret.privateKey) };
+  };
+  const [{ publicKey }, { privateKey }] = [generate(), generate()];
+
   test('is generated, each time another, and is accepted as two keys', () => {
     const created = verifyWebPush({});
     expect(verifyWebPush({}).about.publicKey).not.toBe(created.about.publicKey);
     if (created.secret.kind !== 'web-push') throw new Error(created.secret.kind);
-    const privateKey = toFile(created.secret.privateKey);
-    const { publicKey } = created.secret;
-    expect(verifyWebPush({ publicKey, privateKey }).secret).toEqual(created.secret);
+    const keys = { ...created.secret, privateKey: toFile(created.secret.privateKey) };
+    expect(
+      verifyWebPush({ publicKey: keys.publicKey, privateKey: keys.privateKey }).secret,
+    ).toEqual(created.secret);
   });
 
-  test.each([
+  testRejected([
     [
       "with another pair's public key",
-      () => ({ publicKey: generatePublicKey(), privateKey: generatePrivateKey() }),
+      () => verifyWebPush({ publicKey, privateKey }),
       'does not belong',
       [],
     ],
-    ['with an invalid private key', () => ({ privateKey: toFile('AAAA') }), '32 bytes', []],
+    [
+      'with an invalid private key',
+      () => verifyWebPush({ privateKey: toFile('AAAA') }),
+      '32 bytes',
+      [],
+    ],
     [
       'without its private key',
-      () => ({ publicKey: generatePublicKey() }),
+      () => verifyWebPush({ publicKey }),
       'needs its private key',
       ['privateKey'],
     ],
-    ['with an invalid contact', () => ({ contact: 'me' }), 'mailto:', ['contact']],
-  ])('%s is rejected with the reason', (_, options, reason, fields) => {
-    expect(rejectionOf(() => verifyWebPush(options()))).toMatchObject({
-      code: 'INVALID_CREDENTIAL',
-      message: expect.stringContaining(reason),
-      fields,
-    });
-  });
-
-  function generatePublicKey(): string {
-    return verifyWebPush({}).about.publicKey ?? '';
-  }
-
-  function generatePrivateKey(): CredentialFile {
-    const { secret } = verifyWebPush({});
-    return toFile(secret.kind === 'web-push' ? secret.privateKey : '');
-  }
+    ['with an invalid contact', () => verifyWebPush({ contact: 'me' }), 'mailto:', ['contact']],
+  ]);
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { createCircuit, REFUSED_ROUNDS, SEVERAL } from '../src/circuit.ts';
+import { parseRetryAfterMs } from '../src/retry-after.ts';
 import { computeRetryDelayMs } from '../src/retry-policy.ts';
 import { type Permit, REFUSED_ROUND_MS } from '../src/troubled-recipients.ts';
 
@@ -350,4 +351,33 @@ test('Retry-After is the shortest delay, and a day the longest that is honoured'
   expect(computeRetryDelayMs(0, 30_000, MAX_RANDOM)).toBe(33_000);
   expect(computeRetryDelayMs(0, 10 * 86_400_000, MIN_RANDOM)).toBe(86_400_000);
   expect(computeRetryDelayMs(20, 30_000, MIN_RANDOM)).toBe(300_000);
+});
+
+const NOW = Date.UTC(2030, 0, 1);
+
+test.each([
+  ['120', 120_000],
+  ['0', 0],
+  ['Tue, 01 Jan 2030 00:01:00 GMT', 60_000],
+  ['Mon, 31 Dec 2029 00:00:00 GMT', 0],
+  ['Tuesday, 01-Jan-30 00:01:00 GMT', 60_000],
+  ['Tue Jan  1 00:01:00 2030', 60_000],
+  ['864000', 864_000_000],
+  ['9'.repeat(400), 999_999_999_999_000],
+  ['0000000000000005', 5_000],
+  ['soon', undefined],
+  ['-1', undefined],
+  ['1.5', undefined],
+  ['2030', 2_030_000],
+  ['2030-01-01T00:01:00Z', undefined],
+  ['Tue Jan  1 00:01:00 2030 GMT', undefined],
+  ['Tue, 01 Jan 2030 00:01:00', undefined],
+  ['Tue, 01 Jan 2030 00:01:00 +0100', undefined],
+  ['Tue, 01 Jan 2030 (soon)', undefined],
+  ['Tue, 99 Jan 2030 00:01:00 GMT', undefined],
+  ['', undefined],
+  [undefined, undefined],
+  [['1'], undefined],
+])('Retry-After %j is %j ms', (header, expected) => {
+  expect(parseRetryAfterMs(header, NOW)).toBe(expected);
 });

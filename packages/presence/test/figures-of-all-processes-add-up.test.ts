@@ -1,44 +1,68 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { failureCode } from '@carillon/core/outcomes';
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { rm } from 'node:fs/promises';
+import { countRecipients, processCounts } from '@carillon/core/process-counts';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { createDataFolder } from '../../../test/support/data-folder.ts';
 import { until } from '../../../test/support/until.ts';
 import { createFiguresReader, type FiguresSnapshot } from '../src/figures-reader.ts';
+import { startFigures } from '../src/figures-writer.ts';
 import { createRedis, type Redis } from '../src/redis.ts';
-import { killCounting, startCounting } from './counting-processes.ts';
-import { startServer, type TestServer } from './start-server.ts';
+import { freePort, startServer, type TestServer } from './start-server.ts';
 
 let folder: string;
+let port: number;
 let server: TestServer;
 let redis: Redis;
 let reader: ReturnType<typeof createFiguresReader>;
-const url = () => `redis://127.0.0.1:${server.port}`;
+let writers: ReturnType<typeof startFigures>[];
+let warnings: number;
 
-/** A Redis that keeps every command when it is killed. */
-const startDurableRedis = (port?: number) =>
+/** Starts a Redis that keeps every command when it is killed. */
+const startDurableRedis = () =>
   startServer(
     'redis-server',
-    (own) => [
-      ...['--port', `${own.port}`, '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
+    () => [
+      ...['--port', `${port}`, '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
       ...['--appendonly', 'yes', '--appendfsync', 'always'],
     ],
     port,
   );
 
-beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
+beforeAll(async () => {
+  [folder, port] = [await createDataFolder(), await freePort()];
   server = await startDurableRedis();
-  redis = createRedis({ url: url() }, 'command', () => undefined);
+  redis = createRedis({ url: `redis://127.0.0.1:${port}` }, 'command', () => undefined);
   reader = createFiguresReader(redis);
   await until(() => redis.status === 'ready');
 });
-afterEach(async () => {
-  redis.disconnect();
-  killCounting();
-  await server.stop();
+beforeEach(async () => {
+  await redis.flushall();
+  processCounts.pushesAccepted = 0;
+  [writers, warnings] = [[], 0];
+});
+afterEach(() => Promise.all(writers.map((writer) => writer.stop())));
+afterAll(async () => {
+  redis?.disconnect();
+  await server?.stop();
   await rm(folder, { recursive: true, force: true });
 });
+
+/** Adds the counts of this process to the figures every 20 ms. */
+async function startWriter() {
+  const log = {
+    warn: () => {
+      warnings += 1;
+    },
+  };
+  const readBuckets = () => [{ boundMs: 5, count: 2 }];
+  const address = { url: `redis://127.0.0.1:${port}` };
+  const before = await countWrites();
+  const writer = startFigures(address, { log, readBuckets, intervalMs: 20 });
+  writers.push(writer);
+  await until(async () => (await countWrites()) > before);
+  return writer;
+}
 
 const sum = (numbers: readonly (number | undefined)[]) =>
   numbers.reduce<number>((total, n) => total + (n ?? 0), 0);
@@ -50,112 +74,116 @@ async function readUntil(condition: (snapshot: FiguresSnapshot) => boolean) {
     return condition(snapshot) ? snapshot : undefined;
   });
 }
+const untilAccepted = (count: number) => readUntil((read) => accepted(read) === count);
 
-test('the figures of two processes add up', async () => {
+/** Returns how often Redis has run the script of the writers. */
+async function countWrites(): Promise<number> {
+  return Number(/cmdstat_eval:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+}
+
+test('the figures of two processes add up, the last counts of a process included', async () => {
   const startedAt = Date.now();
-  const [one, other] = await Promise.all([startCounting(url()), startCounting(url())]);
-  one.count({ accepted: 3, delivered: 2, receipts: [[5, 2]] });
-  other.count({ accepted: 4, delivered: 1, failureCodes: [failureCode('wrong-credential'), 2] });
-  other.count({ receipts: [[Number.POSITIVE_INFINITY, 1]], online: 12 });
-  const snapshot = await readUntil(
-    (read) => accepted(read) === 7 && read.gateways[0]?.online === 12,
-  );
-  expect(sum(snapshot.minutes.map(({ ended }) => ended.mqtt?.delivered))).toBe(3);
-  expect(sum(snapshot.minutes.map(({ failures }) => failures['wrong-credential']))).toBe(1);
-  const latencies = snapshot.minutes.flatMap((minute) => [...minute.latencies]);
-  expect(new Map(latencies)).toEqual(
-    new Map([
-      [5, 2],
-      [Number.POSITIVE_INFINITY, 1],
-    ]),
-  );
-  expect(snapshot.gateways).toEqual([{ gateway: 'gateway-1', online: 12 }]);
-  expect(snapshot.since).toBeGreaterThanOrEqual(startedAt - 1);
-  expect(snapshot.readAt).toBeGreaterThanOrEqual(snapshot.since ?? Number.NaN);
-  expect(snapshot.minutes.length).toBeLessThanOrEqual(2);
-  await Promise.all([one.stop(), other.stop()]);
+  const file = new URL('./counting-process.ts', import.meta.url);
+  const other = fork(file, [`redis://127.0.0.1:${port}`], { execArgv: [] });
+  try {
+    await startWriter();
+    processCounts.pushesAccepted += 3;
+    countRecipients('mqtt', { delivered: 2 });
+    const snapshot = await readUntil(
+      (read) => accepted(read) === 7 && read.gateways[0]?.online === 12,
+    );
+    expect(sum(snapshot.minutes.map(({ ended }) => ended.mqtt?.delivered))).toBe(3);
+    expect(sum(snapshot.minutes.map(({ failures }) => failures['wrong-credential']))).toBe(1);
+    const latencies = snapshot.minutes.flatMap((minute) => [...minute.latencies]);
+    expect(Object.fromEntries(latencies)).toEqual({ 5: 2, Infinity: 1 });
+    expect(snapshot.gateways).toEqual([{ gateway: 'gateway-1', online: 12 }]);
+    expect(snapshot.since).toBeGreaterThanOrEqual(startedAt - 1);
+    expect(snapshot.readAt).toBeGreaterThanOrEqual(snapshot.since ?? Number.NaN);
+    expect(snapshot.minutes.length).toBeLessThanOrEqual(2);
+    const exited = once(other, 'exit');
+    other.send('stop');
+    await exited;
+    const last = await reader.read();
+    expect([accepted(last), last.since]).toEqual([8, snapshot.since]);
+  } finally {
+    other.kill('SIGKILL');
+  }
 });
 
 test('what was counted while Redis was killed is added once it is back', async () => {
-  const [counting, stopping] = await Promise.all([startCounting(url()), startCounting(url())]);
-  counting.count({ accepted: 5 });
-  await readUntil((read) => accepted(read) === 5);
-  const { port } = server;
+  const writer = await startWriter();
+  processCounts.pushesAccepted += 5;
+  await untilAccepted(5);
   await server.stop();
-  counting.count({ accepted: 7 });
-  await until(() => counting.output.includes('warned'));
-  counting.count({ accepted: 11 });
-  expect(await stopping.stop()).toBeLessThan(900);
-  server = await startDurableRedis(port);
-  await readUntil((read) => accepted(read) === 23);
-  await counting.stop();
-  expect(accepted(await reader.read())).toBe(23);
-  expect(counting.output.filter((text) => text === 'warned')).toHaveLength(1);
+  processCounts.pushesAccepted += 7;
+  await until(() => warnings === 1);
+  processCounts.pushesAccepted += 11;
+  server = await startDurableRedis();
+  await untilAccepted(23);
+  await writer.stop();
+  expect([accepted(await reader.read()), warnings]).toEqual([23, 1]);
 });
 
 test('a write whose response is late is added once', async () => {
-  const counting = await startCounting(url());
-  counting.count({ accepted: 1 });
-  await readUntil((read) => accepted(read) === 1);
+  const writer = await startWriter();
+  processCounts.pushesAccepted += 1;
+  await untilAccepted(1);
   process.kill(server.pid, 'SIGSTOP');
-  counting.count({ accepted: 10 });
+  processCounts.pushesAccepted += 10;
   // The command has timed out; the frozen server has it in its socket and runs it later.
-  await until(() => counting.output.includes('warned'));
-  counting.count({ accepted: 100 });
+  await until(() => warnings === 1);
+  processCounts.pushesAccepted += 100;
   process.kill(server.pid, 'SIGCONT');
-  await readUntil((read) => accepted(read) >= 111);
-  await counting.stop();
+  await untilAccepted(111);
+  await writer.stop();
   expect(accepted(await reader.read())).toBe(111);
 });
 
-test('the last counts are sent during the stop, which a frozen Redis does not delay', async () => {
-  const [one, other] = await Promise.all([startCounting(url()), startCounting(url())]);
-  one.count({ accepted: 1 });
-  other.count({ accepted: 1 });
-  await readUntil((read) => accepted(read) === 2);
-  one.count({ accepted: 1 });
-  await one.stop();
-  expect(accepted(await reader.read())).toBe(3);
+test('a stop does not wait until a frozen Redis has responded, or a command has timed out', async () => {
+  const writer = await startWriter();
   process.kill(server.pid, 'SIGSTOP');
-  other.count({ accepted: 1 });
-  expect(await other.stop()).toBeLessThan(900);
+  processCounts.pushesAccepted += 1;
+  await writer.stop();
+  expect(warnings).toBe(0);
   process.kill(server.pid, 'SIGCONT');
 });
 
 test('a process that has nothing to add sends no command', async () => {
-  const [idle, busy] = await Promise.all([startCounting(url()), startCounting(url())]);
+  await startWriter();
   await redis.config('RESETSTAT');
   for (const round of [1, 2, 3]) {
-    busy.count({ accepted: 1 });
-    await readUntil((read) => accepted(read) === round);
+    processCounts.pushesAccepted += 1;
+    await untilAccepted(round);
   }
-  const [, evals] = /cmdstat_eval:calls=(\d+)/.exec(await redis.info('commandstats')) ?? [];
-  expect(evals).toBe('3');
-  await Promise.all([idle.stop(), busy.stop()]);
+  expect(await countWrites()).toBe(3);
 });
 
 test('the backlog is read only while a viewer watches, and by one scheduler', async () => {
-  const [one, other, busy] = await Promise.all([1, 2, 3].map(() => startCounting(url())));
-  one?.count({ backlog: 40 });
-  other?.count({ backlog: 40 });
-  busy?.count({ accepted: 1 });
-  const exists = async () => (await redis.keys('figures:*')).includes('figures:since');
-  await until(exists);
-  expect([...(one?.output ?? []), ...(other?.output ?? [])]).not.toContain('read the backlog');
+  const reads = [0, 0];
+  for (const [index, writer] of [await startWriter(), await startWriter()].entries())
+    writer.reportBacklog(async () => {
+      reads[index] = (reads[index] ?? 0) + 1;
+      return [{ channel: 'apns', pending: 40, oldestMs: 1_500, deferred: 2 }];
+    });
+  const untilWrites = async (more: number) => {
+    const before = await countWrites();
+    await until(async () => (await countWrites()) >= before + more);
+  };
+  await redis.del('figures:watched');
+  await untilWrites(10);
+  const unwatched = [...reads];
+  await untilWrites(10);
+  expect(reads).toEqual(unwatched);
   const snapshot = await readUntil(({ channels }) => channels.length > 0);
   expect(snapshot.channels).toEqual([
     { channel: 'apns', pending: 40, oldestMs: 1_500, deferred: 2 },
   ]);
-  busy?.count({ accepted: 1 });
-  await readUntil((read) => accepted(read) === 2);
-  const readers = [one, other].filter((counting) => counting?.output.includes('read the backlog'));
-  expect(readers).toHaveLength(1);
-  await Promise.all([one, other, busy].map((counting) => counting?.stop()));
+  await untilWrites(10);
+  expect(reads.filter((count, index) => count > (unwatched[index] ?? 0))).toHaveLength(1);
 });
 
 test('gauges of processes that have ended are left out, and minutes expire', async () => {
-  const counting = await startCounting(url());
-  counting.count({ online: 5 });
+  (await startWriter()).reportOnline('gateway-1', () => 5);
   const { readAt, minutes } = await readUntil(({ gateways }) => gateways.length === 1);
   const key = `figures:${(minutes.at(-1)?.at ?? 0) / 60_000}`;
   await redis.hset(key, 'online:killed', `7|${readAt - 15_500}`, 'online:alive', `8|${readAt}`);
@@ -163,5 +191,4 @@ test('gauges of processes that have ended are left out, and minutes expire', asy
   expect(gateways.map(({ gateway }) => gateway).sort()).toEqual(['alive', 'gateway-1']);
   expect(await redis.ttl(key)).toBeGreaterThan(86_000);
   expect(await redis.ttl('figures:watched')).toBeLessThanOrEqual(15);
-  await counting.stop();
 });

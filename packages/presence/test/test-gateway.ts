@@ -6,21 +6,7 @@ import type { ConnectedDevice } from '../src/presence-registry.ts';
 import type { DeliveryResult } from '../src/replies.ts';
 
 /** A gateway without sockets that replies with a configured result and records its events. */
-export interface TestGateway {
-  channel: GatewayChannel;
-  deliveries: DispatchedDelivery[];
-  inboxChanges: string[];
-  kicked: Pick<ConnectedDevice, 'token' | 'connection'>[];
-  /** Tokens of devices that were registered late or again. */
-  reregistered: string[];
-  /** Tokens of devices whose inbox must be checked for missed rows. */
-  rechecked: string[];
-  result: DeliveryResult | undefined;
-  credit: number;
-  /** Registers a device. It stays connected until `disconnect`, even if it is kicked. */
-  connect(token: string, connection: string, since?: { ageMs: number }): Promise<void>;
-  disconnect(token: string): Promise<void>;
-}
+export type TestGateway = Awaited<ReturnType<typeof openTestGateway>>;
 
 /** Returns the plan of a dispatch that may be written until `ms` after it is sent. */
 export function leaveWithin(ms: number): DispatchPlan {
@@ -32,16 +18,16 @@ export function leaveWithin(ms: number): DispatchPlan {
 }
 
 /** Starts a test gateway. */
-export async function openTestGateway(url: string, ca?: string): Promise<TestGateway> {
+export async function openTestGateway(url: string, ca?: string) {
   const devices = new Map<string, ConnectedDevice>();
   const recorded = {
     deliveries: [] as DispatchedDelivery[],
-    inboxChanges: [] as string[],
-    kicked: [] as TestGateway['kicked'],
+    kicked: [] as Pick<ConnectedDevice, 'token' | 'connection'>[],
+    /** Tokens of devices that were registered late or again. */
     reregistered: [] as string[],
+    /** Tokens of devices whose inbox must be checked for missed rows. */
     rechecked: [] as string[],
     result: 'acknowledged' as DeliveryResult | undefined,
-    credit: 1_000,
   };
   const channel: GatewayChannel = await createGatewayChannel(
     { url, ca },
@@ -52,18 +38,19 @@ export async function openTestGateway(url: string, ca?: string): Promise<TestGat
           if (recorded.result) channel.reply(delivery, position, recorded.result);
         }
       },
-      inboxChanged: (token) => recorded.inboxChanges.push(token),
+      inboxChanged: () => undefined,
       kick: (kicked) => recorded.kicked.push(kicked),
       reregistered: ({ token }) => recorded.reregistered.push(token),
       recheckInbox: ({ token }) => recorded.rechecked.push(token),
       devices: () => devices.values(),
       isOpen: ({ token, connection }) => devices.get(token)?.connection === connection,
-      credit: () => recorded.credit,
+      credit: () => 1_000,
     },
   );
   await until(() => channel.hasLease());
   return Object.assign(recorded, {
     channel,
+    /** Registers a device. It stays connected until `disconnect`, even if it is kicked. */
     async connect(token: string, connection: string, { ageMs } = { ageMs: 0 }) {
       const device = { token, connection, connectedAt: performance.now() - ageMs };
       devices.set(token, device);

@@ -10,7 +10,7 @@ import { createWorker } from '../src/workers.ts';
 const JOB_MS = 2_500;
 
 // A worker that is stopped while the response of Redis that contains its second job is on its way.
-// `stop-waits-for-a-job-that-redis-delivers-late` starts it as a process: BullMQ keeps timers.
+// `stopped-and-killed-workers-lose-no-job` starts it as a process: BullMQ keeps timers.
 const [url = ''] = process.argv.slice(2);
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const onError = () => undefined;

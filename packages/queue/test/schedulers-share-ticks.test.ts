@@ -1,14 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from '@jest/globals';
 import { createRedisServer } from '../../../test/support/faults/redis-server.ts';
 import { until } from '../../../test/support/until.ts';
-import { startTicks, type Ticks } from '../src/ticks.ts';
+import { startTicks, type Task } from '../src/ticks.ts';
 
-const INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
-/** Enough for several ticks of the shorter interval. */
-const SHARED_MS = 6_000;
-/** The connection to a Redis that has started takes up to a second. */
-const BACK = { timeoutMs: 3_000, what: 'a tick' };
+const INTERVALS_MS = { reconcile: 200, clean: 1_000 };
+/** Time for which a tick is claimed. */
+const CLAIMED_MS = 0.75 * INTERVALS_MS.reconcile;
+const GUARD = { timeoutMs: 50_000 };
 
 const cleanUps: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
@@ -22,54 +20,54 @@ async function startServer() {
   return server;
 }
 
-/** Starts the ticks of a process, and records the times of those of the shorter interval. */
-function startScheduler(redis: { url: string }, times: number[]): Ticks {
-  const ticks = startTicks({ redis, onError: () => undefined }, INTERVALS_MS, async (task) => {
-    if (task === 'reconcile') times.push(performance.now());
+/** Starts the ticks of a process, and counts those of the shorter interval. */
+function startScheduler(redis: { url: string }, run = async (_: Task): Promise<void> => undefined) {
+  let count = 0;
+  const ticks = startTicks({ redis, onError: () => undefined }, INTERVALS_MS, (task) => {
+    if (task === 'reconcile') count += 1;
+    return run(task);
   });
   cleanUps.push(ticks.stop);
-  return ticks;
+  return { stop: ticks.stop, count: () => count };
 }
+
+const untilMore = (count: () => number, more = 1) => {
+  const before = count();
+  return until(() => count() >= before + more, GUARD);
+};
 
 test('several schedulers run each tick once, and continue when one of them ends', async () => {
   const server = await startServer();
-  const [first, second]: [number[], number[]] = [[], []];
-  const ending = startScheduler(server, first);
-  startScheduler(server, second);
-  await until(() => first.length + second.length > 0);
-  const before = first.length + second.length;
-  await sleep(SHARED_MS);
-  const ticks = first.length + second.length - before;
-  expect(ticks).toBeGreaterThanOrEqual(SHARED_MS / INTERVALS_MS.reconcile - 2);
-  expect(ticks).toBeLessThanOrEqual(SHARED_MS / (0.75 * INTERVALS_MS.reconcile));
+  const startedAt = performance.now();
+  const [ending, other] = [startScheduler(server), startScheduler(server)];
+  await untilMore(() => ending.count() + other.count(), 10);
+  const elapsedMs = performance.now() - startedAt;
+  expect(ending.count() + other.count()).toBeLessThanOrEqual(1 + elapsedMs / CLAIMED_MS);
   await ending.stop();
-  const [endedAt, count] = [performance.now(), second.length];
-  await until(() => second.length > count);
-  expect((second.at(-1) ?? 0) - endedAt).toBeLessThan(2 * INTERVALS_MS.reconcile);
-}, 30_000);
+  await untilMore(other.count);
+});
 
 test('ticks continue when Redis has restarted without its data', async () => {
   const server = await startServer();
-  const times: number[] = [];
-  startScheduler(server, times);
-  await until(() => times.length > 0, BACK);
+  const { count } = startScheduler(server);
+  await untilMore(count);
   await server.kill();
   await server.start();
-  const count = times.length;
-  await until(() => times.length > count, BACK);
+  await untilMore(count);
 });
 
 test('a tick that takes long delays no other task, and a process begins no second one of its task', async () => {
   const server = await startServer();
   const release = Promise.withResolvers<void>();
   const begun: string[] = [];
-  const ticks = startTicks({ redis: server, onError: () => undefined }, INTERVALS_MS, (task) => {
+  const { stop } = startScheduler(server, (task) => {
     begun.push(task);
     return release.promise;
   });
-  await until(() => begun.length === 2, { timeoutMs: 10_000 });
-  await sleep(2 * INTERVALS_MS.reconcile);
+  await until(() => begun.length === 2, GUARD);
+  // Another process runs the ticks meanwhile.
+  await untilMore(startScheduler(server).count, 3);
   expect(begun.toSorted()).toEqual(['clean', 'reconcile']);
   release.resolve();
-  await ticks.stop();
-}, 30_000);
+  await stop();
+});

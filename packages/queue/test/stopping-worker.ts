@@ -6,7 +6,7 @@ import { createWorker } from '../src/workers.ts';
 
 const JOB_MS = 2_000;
 
-// A worker with a job in progress, which `stop-does-not-wait-for-redis` starts as a process: BullMQ keeps timers.
+// A worker with a job in progress, which `stopped-and-killed-workers-lose-no-job` starts as a process: BullMQ keeps timers.
 const [url = ''] = process.argv.slice(2);
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const settings = { redis: { url }, onError: () => undefined };

@@ -1,6 +1,6 @@
 import { batchId } from '@carillon/core/ids';
 import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, expect, test } from '@jest/globals';
 import {
   APP,
   anHourAgo,
@@ -11,15 +11,12 @@ import {
   PUSH,
   push,
 } from '../../store/test/document-fixtures.ts';
-import { type StoreUnderTest, startStore } from '../../store/test/store-under-test.ts';
+import { profile } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 
 const SEARCHED_PUSHES = 1_000;
 
-let server: StoreUnderTest;
-beforeAll(async () => {
-  server = await startStore();
-});
-afterAll(() => server?.stop());
+const server = useStore();
 beforeEach(() => server.clear());
 
 const find = (token: string, app = APP) => server.store.deviceOverviews.find(app, token);
@@ -83,14 +80,8 @@ test('an absent or deleted device, or one of another app, is not found', async (
 
 /** Reads a device and returns the number of documents that MongoDB examined. */
 async function countDocuments(token: string, expected: readonly string[]): Promise<number> {
-  const { db } = server;
-  await db.command({ profile: 2 });
-  expect(await pendingPushes(token)).toEqual(expected);
-  await db.command({ profile: 0 });
-  const searches = await db
-    .collection('system.profile')
-    .find({ ns: `${db.databaseName}.pushes`, 'command.aggregate': 'pushes' })
-    .toArray();
+  const search = async () => expect(await pendingPushes(token)).toEqual(expected);
+  const searches = await profile(server, search, { 'command.aggregate': 'pushes' });
   expect(searches.at(-1)).not.toHaveProperty('hasSortStage');
   return Number(searches.at(-1)?.docsExamined);
 }

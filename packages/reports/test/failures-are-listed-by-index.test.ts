@@ -2,36 +2,32 @@ import { fallbackBatchId } from '@carillon/core/ids';
 import { failureCode, failureMask, OUTCOMES } from '@carillon/core/outcomes';
 import { buildSettlementUpdate } from '@carillon/store/batch-table';
 import type { ProviderErrorEntry } from '@carillon/store/documents';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { beforeEach, describe, expect, test } from '@jest/globals';
+import type { Document } from 'mongodb';
 import {
+  APP,
   acknowledge,
   deliver,
   insertPush,
   LEASE_MS,
   newTokens,
+  profile,
   SHAPES,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import type { FailureQuery } from '../src/failures.ts';
 
-const APP = 'a'.repeat(24);
 const TOO_LARGE = failureCode('payload-too-large');
 const REJECTED = failureCode('rejected-by-provider');
 const SETTLEMENT = { id: 'p', claim: 'c', latenciesMs: new Uint32Array(2) };
 
-let database: StoreUnderTest;
-beforeAll(async () => {
-  database = await startStore();
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 beforeEach(() => database.clear());
 
 const list = (query: Partial<FailureQuery> = {}) =>
-  database.store.failures.list({ app: APP, limit: 100, ...query });
+  store.failures.list({ app: APP, limit: 100, ...query });
 
 /** Reads all pages of a list. */
 async function listAll(query: Partial<FailureQuery>) {
@@ -51,7 +47,7 @@ async function insertFailed(count: number, code = TOO_LARGE): Promise<TestPush[]
   for (let n = 0; n < count; n += 1) {
     const tokens = newTokens(2);
     const push = await insertPush(database, tokens);
-    await deliver(database.store, push, { [tokens[0] ?? '']: code });
+    await deliver(store, push, { [tokens[0] ?? '']: code });
     pushes.push(push);
   }
   return pushes;
@@ -63,7 +59,7 @@ async function saveProgress(
   outcomes: number[],
   words: ProviderErrorEntry[] = [],
 ) {
-  const { batchTable } = database.store;
+  const { batchTable } = store;
   const claimed = await batchTable.claim(id, 'reply', LEASE_MS);
   const claim = claimed?.claim ?? '';
   const codes = Uint8Array.from(outcomes);
@@ -77,7 +73,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     const tokens = newTokens(4);
     const push = await insertPush(database, tokens, { shape });
     const before = Date.now();
-    await deliver(database.store, push, {
+    await deliver(store, push, {
       [tokens[0] ?? '']: TOO_LARGE,
       [tokens[1] ?? '']: REJECTED,
     });
@@ -90,7 +86,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
       { reason: 'payload-too-large', count: 1 },
       { reason: 'rejected-by-provider', count: 1 },
     ]);
-    expect(Math.abs((batches[0]?.failedAt.getTime() ?? 0) - before)).toBeLessThan(5_000);
+    expect(batches[0]?.failedAt.getTime()).toBeGreaterThanOrEqual(before);
   });
 });
 
@@ -103,7 +99,7 @@ test('a batch that still has recipients to retry is listed as soon as its outcom
   );
   const [listed] = (await list()).batches;
   expect(listed).toMatchObject({ failed: 1, reasons: [{ text: '$set: 400 $where', count: 1 }] });
-  await deliver(database.store, push, {
+  await deliver(store, push, {
     [push.tokens[0] ?? '']: REJECTED,
     [push.tokens[1] ?? '']: TOO_LARGE,
   });
@@ -114,12 +110,7 @@ test('a batch that still has recipients to retry is listed as soon as its outcom
 test('a receipt after the failure removes the recipient from the count, the last one the batch from the list', async () => {
   const [failed = '', other = ''] = newTokens(2);
   const push = await insertPush(database, [failed, other]);
-  await deliver(
-    database.store,
-    push,
-    { [failed]: REJECTED, [other]: REJECTED },
-    { lateReceipts: true },
-  );
+  await deliver(store, push, { [failed]: REJECTED, [other]: REJECTED }, { lateReceipts: true });
   await acknowledge(database, push, failed);
   expect((await list()).batches).toMatchObject([{ failed: 1 }]);
   await acknowledge(database, push, other);
@@ -133,7 +124,7 @@ test('a fallback is not listed: its recipients have their outcome in another bat
   const fallback = { ...batch, _id: fallbackBatchId(_id) };
   await database.batches.insertOne(fallback as Parameters<typeof database.batches.insertOne>[0]);
   const onlyFallback = { ...push, batchIds: [fallback._id] };
-  await deliver(database.store, onlyFallback, { [push.tokens[0] ?? '']: TOO_LARGE });
+  await deliver(store, onlyFallback, { [push.tokens[0] ?? '']: TOO_LARGE });
   expect((await database.batches.findOne({ _id: fallback._id }))?.work.state).toBe('closed');
   expect((await list()).batches).toEqual([]);
 });
@@ -167,7 +158,7 @@ test('batches that are settled together are marked only if they have a failure',
   );
   await Promise.all(
     pushes.map((push, n) =>
-      deliver(database.store, push, { [push.tokens[0] ?? '']: n % 2 === 0 ? REJECTED : 1 }),
+      deliver(store, push, { [push.tokens[0] ?? '']: n % 2 === 0 ? REJECTED : 1 }),
     ),
   );
   const stored = await database.pushes.find().sort({ _id: 1 }).toArray();
@@ -228,16 +219,13 @@ test('a page of a rare reason ends after 10,000 marks and returns where to conti
 
 test('pages are read from an index alone, besides the documents that they list', async () => {
   await insertFailed(12);
-  await database.db.command({ profile: 2 });
-  await list({ limit: 3 });
-  await list({ limit: 3, channel: 'mqtt', reason: 'payload-too-large' });
-  await database.db.command({ profile: 0 });
-  const profile = await database.db
-    .collection('system.profile')
-    .find({ op: 'query', ns: /\.(pushes|batches)$/ })
-    .toArray();
-  const scans = profile.filter(({ command }) => 'app' in (command.hint ?? {}));
-  const reads = profile.filter(({ command }) => !('app' in (command.hint ?? {})));
+  const twoPages = async () => {
+    await list({ limit: 3 });
+    await list({ limit: 3, channel: 'mqtt', reason: 'payload-too-large' });
+  };
+  const queries = await profile(database, twoPages, { op: 'query', ns: /\.(pushes|batches)$/ });
+  const isScan = ({ command }: Document) => 'app' in (command.hint ?? {});
+  const [scans, reads] = [queries.filter(isScan), queries.filter((one) => !isScan(one))];
   expect(scans.length).toBeGreaterThanOrEqual(4);
   expect(scans.map(({ docsExamined, hasSortStage }) => [docsExamined, hasSortStage])).toEqual(
     scans.map(() => [0, undefined]),
@@ -248,13 +236,8 @@ test('pages are read from an index alone, besides the documents that they list',
 test('a query for one recipient examines one batch of many', async () => {
   const tokens = newTokens(2_000);
   const push = await insertPush(database, tokens, { shape: 'in two batches' });
-  await database.db.command({ profile: 2 });
-  await database.store.deliveryStatus.statusOfRecipient(push.id, tokens[1_500] ?? '');
-  await database.db.command({ profile: 0 });
-  const [query] = await database.db
-    .collection('system.profile')
-    .find({ op: 'query', ns: /\.batches$/ })
-    .toArray();
+  const find = () => store.deliveryStatus.statusOfRecipient(push.id, tokens[1_500] ?? '');
+  const [query] = await profile(database, find, { op: 'query', ns: /\.batches$/ });
   expect(query).toMatchObject({ docsExamined: 1, nreturned: 1 });
 });
 
@@ -262,11 +245,11 @@ test('the pushes of a re-drive are read in order, each once, without those marke
   const single = await insertFailed(2);
   const tokens = newTokens(4);
   const push = await insertPush(database, tokens, { shape: 'in two batches' });
-  await deliver(database.store, push, Object.fromEntries(tokens.map((one) => [one, REJECTED])));
+  await deliver(store, push, Object.fromEntries(tokens.map((one) => [one, REJECTED])));
   const to = new Date(Date.now() + 1_000);
   async function read(filter = {}, after?: string) {
     const found: string[] = [];
-    const marked = database.store.failedRecipients.iteratePushes(APP, { to, ...filter }, after);
+    const marked = store.failedRecipients.iteratePushes(APP, { to, ...filter }, after);
     for await (const id of marked) found.push(id);
     return found;
   }

@@ -1,46 +1,30 @@
 import { isBatchId, pushStartMs } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { Batch } from '@carillon/store/documents';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import {
+  APP,
   acknowledge,
-  deliver,
+  complete,
+  deliverToInboxes,
   expire,
+  findReported,
   insertPush,
   newTokens,
-  RETENTION_MS,
+  profile,
   SHAPES,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import { FIRST_RECIPIENT } from '../src/recipients.ts';
 
-const APP = 'a'.repeat(24);
 /** Enough for their positions to span several words. */
 const RECIPIENTS = 140;
 const DAY_MS = 86_400_000;
 
-let database: StoreUnderTest;
-let store: StoreUnderTest['store'];
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(() => database?.stop());
-
-async function find({ id }: TestPush) {
-  const push = await store.pushOutcomes.find(APP, id);
-  if (push === undefined) throw new Error(`there is no push ${id}`);
-  return push;
-}
-
-/** Delivers a push to devices that are all offline. */
-async function deliverToInboxes(push: TestPush): Promise<void> {
-  const inInbox = push.tokens.map((token) => [token, OUTCOMES.inbox]);
-  await deliver(store, push, Object.fromEntries(inInbox));
-}
+const database = useStore();
+const { store } = database;
 
 /** Returns the collection of the documents that hold the recipients. */
 function holdersOf({ batchIds }: TestPush) {
@@ -68,7 +52,7 @@ async function moveReceipts(push: TestPush, at: Date): Promise<void> {
 
 /** Returns the milliseconds to each receipt by everything that shows them; recipients without one are left out. */
 async function readLatencies(push: TestPush): Promise<Record<string, number>> {
-  const found = await find(push);
+  const found = await findReported(store, push);
   const { recipients } = await store.recipients.readPage(found, FIRST_RECIPIENT, RECIPIENTS + 1);
   const entries = recipients.flatMap(({ token, milliseconds }) =>
     milliseconds === undefined ? [] : [[token, milliseconds] as const],
@@ -99,7 +83,7 @@ async function readLatencies(push: TestPush): Promise<Record<string, number>> {
 describe.each(SHAPES)('of a push with its recipients %s', (shape) => {
   test('each receipt has the time at which it was recorded', async () => {
     const push = await insertPush(database, newTokens(RECIPIENTS), { shape });
-    await deliverToInboxes(push);
+    await deliverToInboxes(store, push);
     expect(await readLatencies(push)).toEqual({});
     const [first = '', second = ''] = push.tokens;
     const last = push.tokens.at(-1) ?? '';
@@ -113,7 +97,7 @@ describe.each(SHAPES)('of a push with its recipients %s', (shape) => {
 
   test('a receipt that is recorded twice keeps its first time', async () => {
     const push = await insertPush(database, newTokens(2), { shape });
-    await deliverToInboxes(push);
+    await deliverToInboxes(store, push);
     const [token = ''] = push.tokens;
     await acknowledge(database, push, token);
     const before = await readHolders(push);
@@ -125,12 +109,12 @@ describe.each(SHAPES)('of a push with its recipients %s', (shape) => {
 
   test('a receipt after the end of the push has none', async () => {
     const push = await insertPush(database, newTokens(2), { shape });
-    await deliverToInboxes(push);
+    await deliverToInboxes(store, push);
     const [early = '', late = ''] = push.tokens;
     await acknowledge(database, push, early);
     await moveReceipts(push, new Date(pushStartMs(push.id) + DAY_MS));
     await expire(database, push);
-    await store.pushCompletion.completeIfDone(push.id, RETENTION_MS);
+    await complete(store, push);
     await acknowledge(database, push, late);
     expect(await readLatencies(push)).toEqual({ [early]: DAY_MS });
   });
@@ -155,7 +139,7 @@ test('the last pushes of a device have the times of its receipts', async () => {
     await insertPush(database, [token, ...newTokens(1)], { shape: 'in two batches' }),
   ];
   for (const push of pushes) {
-    await deliverToInboxes(push);
+    await deliverToInboxes(store, push);
     await acknowledge(database, push, token);
     await moveReceipts(push, new Date(pushStartMs(push.id) + 40_000));
   }
@@ -169,18 +153,16 @@ test('the last pushes of a device have the times of its receipts', async () => {
 
 test('the time adds no statement: receipts of many pushes share one', async () => {
   const pushes = await Promise.all(newTokens(50).map((token) => insertPush(database, [token])));
-  await Promise.all(pushes.map(deliverToInboxes));
+  await Promise.all(pushes.map((push) => deliverToInboxes(store, push)));
   const receipts = pushes.map(({ id, tokens }) => {
     return { rowId: `${tokens[0]}:${id}`, push: id, work: id, position: 0 };
   });
-  await database.db.command({ profile: 2 });
-  await store.receipts.record(receipts);
-  await database.db.command({ profile: 0 });
-  const statements = await database.db
-    .collection('system.profile')
-    .find({ ns: /\.(pushes|batches|inbox)$/ })
-    .toArray();
+  const statements = await profile(database, () => store.receipts.record(receipts), {
+    ns: /\.(pushes|batches|inbox)$/,
+  });
   expect(statements.map(({ op }) => op).sort()).toEqual(['remove', 'update']);
-  const { latency } = await store.pushOutcomes.summarize(await find(pushes[49] as TestPush));
+  const { latency } = await store.pushOutcomes.summarize(
+    await findReported(store, pushes[49] as TestPush),
+  );
   expect(latency?.count).toBe(1);
 });

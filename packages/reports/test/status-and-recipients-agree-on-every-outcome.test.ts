@@ -1,43 +1,36 @@
-import { fallbackBatchId, newPushId } from '@carillon/core/ids';
+import { batchId, fallbackBatchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createBatch, createBatchDocument } from '@carillon/store/create-batches';
 import { iterateBatches } from '@carillon/store/final-outcomes';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
-import type { TestStore } from '../../../test/support/open-store.ts';
 import {
+  APP,
   acknowledge,
+  complete,
   countOutcomes,
   deliver,
+  deliverToInboxes,
   expire,
+  findReported,
   insertPush,
+  markDeleted,
   newTokens,
-  RETENTION_MS,
+  profile,
   readOutcomes,
   SHAPES,
   type Shape,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
-import type { ReportedPush } from '../src/push-outcomes.ts';
+import { useStore } from '../../store/test/use-store.ts';
 import {
   FIRST_RECIPIENT,
   type RecipientCursor,
   type ReportedRecipient,
 } from '../src/recipients.ts';
 
-const APP = 'a'.repeat(24);
-
-let database: StoreUnderTest;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 
 /** Checks that counts and single recipients report these outcomes, sorted by token, and the pages of the API the same. */
 async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<void> {
@@ -51,12 +44,6 @@ async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<vo
   );
 }
 
-async function find({ id }: TestPush): Promise<ReportedPush> {
-  const push = await store.pushOutcomes.find(APP, id);
-  if (push === undefined) throw new Error(`there is no push ${id}`);
-  return push;
-}
-
 /** Reads all pages, each with the push as it is then. */
 async function readPages(
   push: TestPush,
@@ -66,7 +53,8 @@ async function readPages(
   const recipients: ReportedRecipient[] = [];
   let from: RecipientCursor | undefined = FIRST_RECIPIENT;
   while (from !== undefined) {
-    const page = await store.recipients.readPage(await find(push), from, limit, outcome);
+    const found = await findReported(store, push);
+    const page = await store.recipients.readPage(found, from, limit, outcome);
     expect(page.recipients.length).toBeLessThanOrEqual(limit);
     recipients.push(...page.recipients);
     from = page.next;
@@ -78,14 +66,11 @@ async function readPages(
 async function readPagedOutcomes(push: TestPush): Promise<Record<string, string>> {
   const recipients = await readPages(push, 3);
   expect(recipients.map(({ token }) => token).sort()).toEqual(push.tokens);
-  const {
-    outcomes,
-    recipients: count,
-    channels,
-  } = await store.pushOutcomes.summarize(await find(push));
+  const found = await findReported(store, push);
+  const { outcomes, ...summary } = await store.pushOutcomes.summarize(found);
   expect(countOutcomes(recipients.map(({ outcome }) => outcome))).toEqual(outcomes);
-  expect(count).toBe(push.tokens.length);
-  for (const [channel, counts] of Object.entries(channels)) {
+  expect(summary.recipients).toBe(push.tokens.length);
+  for (const [channel, counts] of Object.entries(summary.channels)) {
     const own = recipients.filter((recipient) => recipient.channel === channel);
     expect(countOutcomes(own.map(({ outcome }) => outcome))).toEqual(counts);
   }
@@ -94,24 +79,24 @@ async function readPagedOutcomes(push: TestPush): Promise<Record<string, string>
       recipients.filter((recipient) => recipient.outcome === outcome),
     );
   for (const recipient of recipients)
-    expect(await store.recipients.findOne(await find(push), recipient.token)).toMatchObject(
-      recipient,
-    );
+    expect(await store.recipients.findOne(found, recipient.token)).toMatchObject(recipient);
   return Object.fromEntries(recipients.map(({ token, outcome }) => [token, outcome]));
 }
 
-const complete = (push: TestPush) => store.pushCompletion.completeIfDone(push.id, RETENTION_MS);
-
 async function deletePush(push: TestPush): Promise<void> {
-  const found = await database.pushes.findOne({ _id: push.id });
-  expect(await store.pushCompletion.markDeleted(found?.app ?? '', push.id)).toBe(true);
-  await complete(push);
+  expect(await markDeleted(store, push)).toBe(true);
+  await complete(store, push);
+}
+
+async function expireAndComplete(push: TestPush): Promise<void> {
+  await expire(database, push);
+  await complete(store, push);
 }
 
 /** Sends a newer push of the collapse key to some devices of a push. */
 async function supersede(push: TestPush, ...tokens: string[]): Promise<TestPush> {
   const newer = await insertPush(database, tokens, { collapse: push.collapse ?? '' });
-  await deliver(store, newer, Object.fromEntries(tokens.map((token) => [token, OUTCOMES.inbox])));
+  await deliverToInboxes(store, newer);
   return newer;
 }
 
@@ -129,105 +114,94 @@ async function isOver({ id }: TestPush): Promise<boolean> {
 }
 
 describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
-  const four = () => newTokens(4) as [string, string, string, string];
+  type Four = [TestPush, string, string, string, string];
+  const insertFour = async (collapse?: string) => {
+    const push = await insertPush(database, newTokens(4), { shape, ...(collapse && { collapse }) });
+    return [push, ...push.tokens] as Four;
+  };
 
   test('outcomes of the settlement stay when the push is finished', async () => {
     const tokens = newTokens(5);
     const push = await insertPush(database, tokens, { shape });
-    const codes = [
-      ...[OUTCOMES.gone, failureCode('payload-too-large'), OUTCOMES.sent, OUTCOMES.superseded],
-    ];
+    const { gone, sent, superseded } = OUTCOMES;
+    const codes = [gone, failureCode('payload-too-large'), sent, superseded];
     const settled = codes.map((code, n) => [tokens[n], code]);
     await deliver(store, push, Object.fromEntries(settled));
     await expectOutcomes(push, 'gone', 'failed', 'sent', 'superseded', 'delivered');
-    const { reasons } = await store.pushOutcomes.summarize(await find(push));
+    const { reasons } = await store.pushOutcomes.summarize(await findReported(store, push));
     expect(reasons).toEqual({ 'payload-too-large': 1 });
     const statusOf = (token = '') => store.deliveryStatus.statusOfRecipient(push.id, token);
     expect(await statusOf(tokens[1])).toMatchObject({ reason: 'payload-too-large' });
     expect(await statusOf('nobody')).toBeUndefined();
-    await complete(push);
+    await complete(store, push);
     await expectOutcomes(push, 'gone', 'failed', 'sent', 'superseded', 'delivered');
     expect(await isOver(push)).toBe(true);
   });
 
   test('a recipient that no worker has tried is pending, and expires', async () => {
-    const push = await insertPush(database, four(), { shape });
+    const [push] = await insertFour();
     await expectOutcomes(push, 'pending', 'pending', 'pending', 'pending');
-    await expire(database, push);
-    await complete(push);
+    await expireAndComplete(push);
     await expectOutcomes(push, 'expired', 'expired', 'expired', 'expired');
   });
 
   test('a receipt ends a recipient in the inbox as delivered', async () => {
-    const tokens = four();
-    const [first, second] = tokens;
-    const push = await insertPush(database, tokens, { shape });
+    const [push, first, second] = await insertFour();
     await deliver(store, push, { [first]: OUTCOMES.inbox, [second]: OUTCOMES.inbox });
     await expectOutcomes(push, 'inbox', 'inbox', 'delivered', 'delivered');
     await acknowledge(database, push, first);
-    await complete(push);
+    await complete(store, push);
     await expectOutcomes(push, 'delivered', 'inbox', 'delivered', 'delivered');
     await acknowledge(database, push, second);
-    await complete(push);
+    await complete(store, push);
     await expectOutcomes(push, 'delivered', 'delivered', 'delivered', 'delivered');
     expect(await isOver(push)).toBe(true);
   });
 
   test.each([
-    [
-      'expiry',
-      'expired',
-      async (push: TestPush) => expire(database, push).then(() => complete(push)),
-    ],
+    ['expiry', 'expired', expireAndComplete],
     ['deletion', 'deleted', deletePush],
   ] as const)(
     '%s ends recipients in the inbox, and a later receipt changes nothing',
     async (_name, outcome, end) => {
-      const tokens = four();
-      const [first, second, third] = tokens;
-      const push = await insertPush(database, tokens, { shape });
-      const inInbox = [first, second, third].map((token) => [token, OUTCOMES.inbox]);
-      await deliver(store, push, Object.fromEntries(inInbox));
+      const [push, first, second, , fourth] = await insertFour();
+      await deliverToInboxes(store, push, fourth);
       await acknowledge(database, push, second);
       await end(push);
       await expectOutcomes(push, outcome, 'delivered', outcome, 'delivered');
       await acknowledge(database, push, first);
-      await complete(push);
+      await complete(store, push);
       await expectOutcomes(push, outcome, 'delivered', outcome, 'delivered');
       expect(await isOver(push)).toBe(true);
     },
   );
 
   test('a deleted push keeps the outcomes that it was finished with', async () => {
-    const push = await insertPush(database, four(), { shape });
+    const [push] = await insertFour();
     await deliver(store, push, {});
-    await complete(push);
+    await complete(store, push);
     await deletePush(push);
     await expectOutcomes(push, 'delivered', 'delivered', 'delivered', 'delivered');
   });
 
   test('a sent recipient that acknowledges before the end is delivered, after the end it stays sent', async () => {
-    const tokens = four();
-    const [first, second] = tokens;
-    const push = await insertPush(database, tokens, { shape });
+    const [push, first, second] = await insertFour();
     const outcomes = { [first]: OUTCOMES.sent, [second]: OUTCOMES.sent };
     await deliver(store, push, outcomes, { lateReceipts: true });
     await acknowledge(database, push, first);
     await expectOutcomes(push, 'delivered', 'sent', 'delivered', 'delivered');
-    await complete(push);
+    await complete(store, push);
     await acknowledge(database, push, second);
     await expectOutcomes(push, 'delivered', 'sent', 'delivered', 'delivered');
   });
 
   test('a recipient of a deleted device is gone, and a receipt after the end changes nothing', async () => {
-    const tokens = four();
-    const [first, second] = tokens;
-    const push = await insertPush(database, tokens, { shape });
+    const [push, first, second] = await insertFour();
     await deliver(store, push, { [first]: OUTCOMES.inbox, [second]: OUTCOMES.inbox });
     await deleteDevice(first);
     await expectOutcomes(push, 'gone', 'inbox', 'delivered', 'delivered');
     await deleteDevice(second);
-    await complete(push);
+    await complete(store, push);
     await expectOutcomes(push, 'gone', 'gone', 'delivered', 'delivered');
     await acknowledge(database, push, first);
     await expectOutcomes(push, 'gone', 'gone', 'delivered', 'delivered');
@@ -235,9 +209,7 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
   });
 
   test('a push that the fallback has sent ends as sent when it expires', async () => {
-    const tokens = four();
-    const [first, second] = tokens;
-    const push = await insertPush(database, tokens, { shape });
+    const [push, first, second] = await insertFour();
     await deliver(store, push, { [first]: OUTCOMES.inbox, [second]: OUTCOMES.inbox });
     const [of = ''] = push.batchIds;
     const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
@@ -251,12 +223,11 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
       { channel: 'mqtt', outcome: 'pending' },
       { channel: 'fcm', outcome: 'sent' },
     ];
-    const recipient = await store.recipients.findOne(await find(push), second);
+    const recipient = await store.recipients.findOne(await findReported(store, push), second);
     expect(recipient).toMatchObject({ channel: 'mqtt', attempts });
-    await expire(database, push);
-    await complete(push);
+    await expireAndComplete(push);
     await expectOutcomes(push, 'expired', 'sent', 'delivered', 'delivered');
-    const { channels } = await store.pushOutcomes.summarize(await find(push));
+    const { channels } = await store.pushOutcomes.summarize(await findReported(store, push));
     expect(channels).toEqual({ mqtt: { delivered: 2, expired: 1 }, fcm: { sent: 1 } });
   });
 
@@ -265,16 +236,13 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
     ['expires', ['superseded', 'expired'], 'expire'],
     ['is deleted', ['superseded', 'deleted'], 'delete'],
   ] as const)('superseded recipients stay so when the push %s', async (_name, ended, end) => {
-    const [first, second, third, fourth] = four();
-    const collapse = `${first}-${shape.length}`;
-    const push = await insertPush(database, [first, second, third, fourth], { shape, collapse });
-    const inInbox = [first, second].map((token) => [token, OUTCOMES.inbox]);
-    await deliver(store, push, Object.fromEntries(inInbox));
+    const [push, first, second] = await insertFour(`${end}-${shape}`);
+    await deliver(store, push, { [first]: OUTCOMES.inbox, [second]: OUTCOMES.inbox });
     const newer = await supersede(push, first);
     await expectOutcomes(push, 'superseded', 'inbox', 'delivered', 'delivered');
     if (end === 'acknowledge') await acknowledge(database, push, second);
     if (end === 'expire') await expire(database, push);
-    await (end === 'delete' ? deletePush(push) : complete(push));
+    await (end === 'delete' ? deletePush(push) : complete(store, push));
     await expectOutcomes(push, ...ended, 'delivered', 'delivered');
     await acknowledge(database, push, first);
     await expectOutcomes(push, ...ended, 'delivered', 'delivered');
@@ -283,9 +251,8 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
   });
 
   test('a row of an open batch does not hide that another recipient is superseded', async () => {
-    const [first, second, third, fourth] = four();
-    const collapse = `open-${first}`;
-    const push = await insertPush(database, [first, second, third, fourth], { shape, collapse });
+    const collapse = `open-${shape}`;
+    const [push, first, , third] = await insertFour(collapse);
     const [work = '', other] = push.batchIds;
     await deliver(store, { ...push, batchIds: [work] }, { [first]: OUTCOMES.inbox });
     if (other !== undefined) {
@@ -298,9 +265,9 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
   });
 
   test('a push whose retention has ended is unknown to both, also while it is being removed', async () => {
-    const push = await insertPush(database, four(), { shape });
+    const [push] = await insertFour();
     await deliver(store, push, {});
-    await complete(push);
+    await complete(store, push);
     await expectOutcomes(push, 'delivered', 'delivered', 'delivered', 'delivered');
     await database.pushes.updateOne(
       { _id: push.id },
@@ -332,4 +299,99 @@ test('no batch is missed when batches are closed while they are read', async () 
     ids.push(id);
   }
   expect(ids).toEqual(documents.map(({ _id }) => _id));
+});
+
+test('pages stay the same while topics are resolved and batches are processed', async () => {
+  const [named = '', ...subscribers] = newTokens(9);
+  const push = await insertPush(database, [named], { shape: 'in two batches' });
+  const insertPage = async (sequence: number, tokens: readonly string[]) => {
+    const owner = { _id: push.id, app: APP };
+    const at = new Date(0);
+    await database.batches.insertOne(
+      createBatchDocument(owner, 'mqtt', tokens, sequence, 'ready', at),
+    );
+  };
+  const setProgress = (next: number, done: boolean) =>
+    database.pushes.updateOne(
+      { _id: push.id },
+      { $set: { 'fan.next': next, 'fan.done': done, devices: 9 } },
+    );
+  const readPage = async (from: RecipientCursor) =>
+    store.recipients.readPage(await findReported(store, push), from, 4);
+
+  await setProgress(1, false);
+  const first = await readPage(FIRST_RECIPIENT);
+  expect(first.recipients.map(({ token }) => token)).toEqual([named]);
+  // A page of the topics is inserted unordered: its second channel comes first.
+  await insertPage(2, subscribers.slice(0, 2));
+  const second = await readPage(first.next ?? FIRST_RECIPIENT);
+  expect(second.recipients).toEqual([]);
+  await insertPage(1, subscribers.slice(2, 5));
+  await setProgress(17, false);
+  const third = await readPage(second.next ?? FIRST_RECIPIENT);
+  expect(third.recipients).toHaveLength(4);
+  await deliver(store, { ...push, batchIds: [batchId(push.id, 1), batchId(push.id, 2)] }, {});
+  await insertPage(17, subscribers.slice(5));
+  await setProgress(33, true);
+  const fourth = await readPage(third.next ?? FIRST_RECIPIENT);
+  expect(fourth.recipients).toHaveLength(4);
+  expect(fourth.next).toBeUndefined();
+  const all = [first, second, third, fourth].flatMap(({ recipients }) => recipients);
+  expect(all.map(({ token }) => token).sort()).toEqual([named, ...subscribers]);
+});
+
+test('one recipient is read by index, not from all batches', async () => {
+  const tokens = newTokens(60);
+  const push = await insertPush(database, tokens.slice(0, 2), { shape: 'in two batches' });
+  const owner = { _id: push.id, app: APP };
+  await database.batches.insertMany(
+    tokens
+      .slice(2)
+      .map((token, n) => createBatchDocument(owner, 'mqtt', [token], n + 2, 'ready', new Date(0))),
+  );
+  const reported = await findReported(store, push);
+  const find = async () =>
+    expect(await store.recipients.findOne(reported, tokens[40] ?? '')).toMatchObject({
+      token: tokens[40],
+    });
+  const reads = await profile(database, find, { ns: /\.batches$/ });
+  expect(reads.map(({ docsExamined }) => docsExamined)).toEqual([1]);
+});
+
+describe('a list of pushes', () => {
+  const list = (query: object) =>
+    store.pushOutcomes.list({ app: APP, from: '', before: 'g', limit: 100, ...query });
+
+  test('leaves out other apps and pushes that were never accepted', async () => {
+    const push = await insertPush(database, newTokens(1));
+    for (const fields of [{ state: 'accepting' }, { state: 'abandoned' }, { app: 'other' }]) {
+      const { id } = await insertPush(database, newTokens(1));
+      await database.pushes.updateOne({ _id: id }, { $set: fields as object });
+    }
+    const { pushes } = await list({ from: push.id });
+    expect(pushes.map(({ _id }) => _id)).toEqual([push.id]);
+  });
+
+  test('is paged from the newest, and filtered by state', async () => {
+    const before = await insertPush(database, newTokens(1));
+    const made: TestPush[] = [];
+    for (let n = 0; n < 5; n += 1) made.push(await insertPush(database, newTokens(1)));
+    const [expiring, deleting] = made as [TestPush, TestPush];
+    await expire(database, expiring);
+    await complete(store, expiring);
+    await markDeleted(store, deleting);
+    const ids: string[] = [];
+    let next: string | undefined = 'g';
+    while (next !== undefined && next > before.id) {
+      const page = await list({ before: next, from: made[0]?.id, limit: 2 });
+      ids.push(...page.pushes.map(({ _id }) => _id));
+      next = page.next;
+    }
+    expect(ids).toEqual(made.map(({ id }) => id).reverse());
+    const idsIn = async (state: string) =>
+      (await list({ from: made[0]?.id, state })).pushes.map(({ _id }) => _id);
+    expect(await idsIn('expired')).toEqual([expiring.id]);
+    expect(await idsIn('deleted')).toEqual([deleting.id]);
+    expect(await idsIn('open')).toHaveLength(3);
+  });
 });

@@ -60,6 +60,7 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  * @param uri includes the name of the database
  * @param timeoutMs longest wait for a response (guarantee G15: no false success, no long wait)
  * @param checkoutMs longest wait for a free connection of the pool
+ * @param connectMs longest wait for a server, and for a connection to it
  * @param keptConnections opened at the start and kept, without further ones under load: a connect that takes longer than
  *   its limit fails the request that waits for it and clears the pool
  * @param shared parts of a store of the same process that this store uses too, instead of reading the same again
@@ -71,6 +72,7 @@ export async function connectStore({
   appName,
   timeoutMs = 5_000,
   checkoutMs = timeoutMs,
+  connectMs = 2_000,
   keptConnections,
   shared,
   tracer,
@@ -79,6 +81,7 @@ export async function connectStore({
   appName: string;
   timeoutMs?: number;
   checkoutMs?: number;
+  connectMs?: number;
   keptConnections?: number;
   shared?: SharedParts | undefined;
   tracer?: Tracer | undefined;
@@ -87,8 +90,8 @@ export async function connectStore({
     appName,
     socketTimeoutMS: timeoutMs,
     waitQueueTimeoutMS: checkoutMs,
-    connectTimeoutMS: 2_000,
-    serverSelectionTimeoutMS: 2_000,
+    connectTimeoutMS: connectMs,
+    serverSelectionTimeoutMS: connectMs,
     // A process with a waiting client reports the first failure; a retry would double the wait.
     retryReads: timeoutMs > RESPONSE_TIMEOUT_MS,
     minPoolSize: keptConnections ?? 0,

@@ -1,42 +1,41 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import type { ClaimedBatch } from '../src/batch-table.ts';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatchDocument } from '../src/create-batches.ts';
-import type { Batch } from '../src/documents.ts';
 import type { ReceiptsSoFar } from '../src/held-batches.ts';
+import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
+import { type Pair, startPair } from './crossings.ts';
 import {
+  complete,
   deliver,
   expire,
   insertPush,
   LEASE_MS,
+  markDeleted,
   newTokens,
+  readBatch,
   SHAPES,
   type Shape,
-  type StoreUnderTest,
-  startStore,
 } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
-let database: StoreUnderTest;
-let store: TestStore;
+const database = useStore();
+const { store } = database;
+let pair: Pair;
 beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
+  pair = await startPair(database);
 });
-afterAll(async () => {
-  await database?.stop();
-});
+afterAll(() => pair?.stop());
 
-async function readBatch(id: string): Promise<Batch | undefined> {
-  const holder =
-    (await database.batches.findOne({ _id: id })) ?? (await database.pushes.findOne({ _id: id }));
-  return holder?.work;
-}
+const read = (id: string) => readBatch(database, id);
 
 const LATENCIES = Uint32Array.of(1_234);
 const RECEIPT: ReceiptsSoFar = { positions: [0], latenciesMs: LATENCIES };
+const TRYING = { position: 0, attempts: 2 };
+const SENT = Uint8Array.of(OUTCOMES.sent);
+const PROGRESS = { outcomes: SENT, latenciesMs: new Uint32Array(1), deferred: [] };
 const RELEASE = { delayMs: 0, received: RECEIPT };
 
 const settlement = (id: string, claim: string, code: number = OUTCOMES.delivered) => ({
@@ -49,10 +48,18 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     return batchIds[0] ?? '';
   }
 
+  /** Claims with a lease that ends at once, as that of a worker that is killed or blocked. */
+  async function claim(id: string, leaseMs = 0): Promise<ClaimedBatch> {
+    const claimed = await store.batchTable.claim(id, 'reply', leaseMs);
+    if (claimed === undefined) throw new Error(`${id} was not claimed`);
+    return claimed;
+  }
+
   test('a lapsed claim can neither renew, save, release nor settle', async () => {
     const id = await insertBatch();
     const lapsed = await store.batchTable.claim(id, 'reply1', 0);
     const current = await store.batchTable.claim(id, 'reply2', LEASE_MS);
+    expect(await store.batchTable.claim(id, 'reply3', LEASE_MS)).toBeUndefined();
     const { claim: old = '' } = lapsed ?? {};
     expect(current?.work.before).toEqual({ claim: old, reply: 'reply1' });
     expect([...(await store.batchTable.renew([{ id, claim: old }], LEASE_MS))]).toEqual([]);
@@ -60,7 +67,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
     expect(await store.batchTable.releaseClaim({ id, claim: old }, RELEASE)).toBe(false);
     expect(await store.batchTable.settle(settlement(id, old))).toBeUndefined();
-    const stored = await readBatch(id);
+    const stored = await read(id);
     expect(stored).toMatchObject({ state: 'ready', claim: current?.claim, tries: 2 });
     expect([stored?.got, stored?.outcomes]).toEqual([undefined, undefined]);
   });
@@ -76,7 +83,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
     await store.batchTable.releaseClaim({ id, claim }, RELEASE);
     expect(await store.batchTable.claim(id, 'reply', LEASE_MS)).toBeUndefined();
-    const stored = await readBatch(id);
+    const stored = await read(id);
     expect([stored?.state, toBytes(stored?.outcomes)[0]]).toEqual(['closed', OUTCOMES.delivered]);
   });
 
@@ -85,7 +92,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
     const progress = settlement(id, claim, OUTCOMES.sent);
     await store.batchTable.saveOutcomes({ ...progress, deferred: [[0, 5, 1, 'later']] });
-    expect(await readBatch(id)).not.toHaveProperty('ms');
+    expect(await read(id)).not.toHaveProperty('ms');
     await store.batchTable.releaseClaim({ id, claim }, RELEASE);
     const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
     expect(next?.work).toMatchObject({ got: { 0: 1 }, later: [[0, 5, 1, 'later']] });
@@ -104,34 +111,89 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
   });
 
   test.each(['deleted', 'expired'])(
-    'deliveries that a worker has sent count when their push is %s',
+    'deliveries that a worker settles soon after their push is %s count',
     async (end) => {
       const push = await insertPush(database, newTokens(1), { shape });
       const [id = ''] = push.batchIds;
-      const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
-      const { app = '' } = (await database.pushes.findOne({ _id: push.id })) ?? {};
+      const { claim: held } = await claim(id, LEASE_MS);
       if (end === 'expired') await expire(database, push);
-      else await store.pushCompletion.markDeleted(app, push.id);
-      const completing = store.pushCompletion.completeIfDone(push.id, 0);
-      // The results of a dispatch arrive within this time.
-      await sleep(1_500);
-      expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
+      else await markDeleted(store, push);
+      // By then the completion has found the claim, and looks for it again.
+      const hold = pair.proxy.holdAt(5);
+      const completing = complete(pair.holdable, push);
+      await hold.reached;
+      expect(await store.batchTable.settle(settlement(id, held))).toEqual({ got: {} });
+      hold.release();
       await completing;
-      expect((await store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({
-        delivered: 1,
-      });
+      const status = await store.deliveryStatus.statusOfPush(push.id);
+      expect(status?.outcomes).toEqual({ delivered: 1 });
     },
   );
 
+  async function claimTimes(id: string, times: number): Promise<ClaimedBatch> {
+    let claimed = await claim(id);
+    for (let n = 1; n < times; n += 1) claimed = await claim(id);
+    return claimed;
+  }
+
+  test('a batch is suspected after five claims have lapsed', async () => {
+    const id = await insertBatch();
+    expect(isSuspected((await claimTimes(id, SUSPECTED_AFTER)).work)).toBe(false);
+    expect(isSuspected((await claim(id)).work)).toBe(true);
+  });
+
+  test('a save, a release and a first claim reset the number', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, 4);
+    expect(claimed.work.lapsed).toBe(3);
+    await store.batchTable.saveOutcomes({ ...claimed, ...PROGRESS });
+    const afterSave = await claim(id);
+    expect(afterSave.work.lapsed).toBe(0);
+    await claim(id);
+    await store.batchTable.releaseClaim(await claim(id, LEASE_MS), { delayMs: 0 });
+    expect((await claim(id)).work).not.toHaveProperty('lapsed');
+  });
+
+  test('a release of a blocked worker counts', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
+    const progress = { ...claimed, ...PROGRESS, trying: TRYING, hasLapsed: true };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
+    await store.batchTable.releaseClaim(claimed, { delayMs: 0, hasLapsed: true });
+    expect(await read(id)).toMatchObject({ lapsed: SUSPECTED_AFTER + 1, trying: TRYING });
+    await store.batchTable.releaseClaim(await claim(id, LEASE_MS), { delayMs: 0 });
+    expect(await read(id)).toMatchObject({ lapsed: SUSPECTED_AFTER + 1, trying: TRYING });
+  });
+
+  test('a save of a blocked worker leaves the number as it is', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, 4);
+    const progress = { ...claimed, ...PROGRESS, hasLapsed: true };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
+    expect((await claim(id)).work.lapsed).toBe(4);
+  });
+
+  test('a suspected batch stays suspected through saves, claims and releases', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
+    await store.batchTable.saveOutcomes({ ...claimed, ...PROGRESS, trying: TRYING });
+    const { work } = await claim(id);
+    expect(isSuspected(work)).toBe(true);
+    expect(work.trying).toEqual(TRYING);
+  });
+
   test('the end of the push ends the claim of its worker', async () => {
-    const { id: push, batchIds } = await insertPush(database, newTokens(1), { shape });
-    const [id = ''] = batchIds;
-    const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
-    const { app = '' } = (await database.pushes.findOne({ _id: push })) ?? {};
-    await store.pushCompletion.markDeleted(app, push);
-    await store.pushCompletion.completeIfDone(push, 0);
-    expect(await store.batchTable.settle(settlement(id, claim))).toBeUndefined();
-    expect((await store.deliveryStatus.statusOfPush(push))?.outcomes).toEqual({ deleted: 1 });
+    const push = await insertPush(database, newTokens(1), { shape });
+    const [id = ''] = push.batchIds;
+    const { claim: held } = await claim(id, LEASE_MS);
+    await markDeleted(store, push);
+    const startedAt = performance.now();
+    await complete(store, push);
+    // The results of a dispatch arrive within this time.
+    expect(performance.now() - startedAt).toBeGreaterThan(1_500);
+    expect(await store.batchTable.settle(settlement(id, held))).toBeUndefined();
+    const status = await store.deliveryStatus.statusOfPush(push.id);
+    expect(status?.outcomes).toEqual({ deleted: 1 });
   });
 });
 

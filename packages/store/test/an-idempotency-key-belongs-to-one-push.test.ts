@@ -1,30 +1,19 @@
 import { newPushId } from '@carillon/core/ids';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
 import type { PushDocument } from '../src/documents.ts';
 import { createPushes } from '../src/pushes.ts';
+import { useCrossings } from './crossings.ts';
 import { push } from './document-fixtures.ts';
-import { type ListedStatements, listStatements } from './statements.ts';
-import { type StoreUnderTest, startStore } from './store-under-test.ts';
+import { useStatements } from './statements.ts';
+import { useStore } from './use-store.ts';
 
-const PROCESSES = 3;
-const ROUNDS = 10;
 const HOUR_MS = 3_600_000;
 
-let under: StoreUnderTest;
-let stores: TestStore[];
-let listed: ListedStatements;
-beforeAll(async () => {
-  under = await startStore();
-  stores = await Promise.all(Array.from({ length: PROCESSES }, () => under.connect()));
-  listed = await listStatements(under.uri);
-});
-afterAll(async () => {
-  await listed?.close();
-  await under?.stop();
-});
-
-const storeOf = (n: number): TestStore => stores[n % PROCESSES] as TestStore;
+const under = useStore();
+const { store } = under;
+const cross = useCrossings(under);
+const listed = useStatements(under);
 
 let sequence = 0;
 
@@ -40,63 +29,77 @@ function buildPush(key: string, fields: Partial<PushDocument> = {}): PushDocumen
 }
 
 /** Inserts a push; returns the id of the push that has the key then. */
-async function insert({ pushes }: Pick<TestStore, 'pushes'>, built: PushDocument): Promise<string> {
-  return (await pushes.insert(built))?._id ?? built._id;
+async function insert(built: PushDocument, by: Pick<TestStore, 'pushes'> = store): Promise<string> {
+  return (await by.pushes.insert(built))?._id ?? built._id;
 }
 
 const findPushes = async (key: string) =>
   (await under.pushes.find({ 'idempotency.key': key }).toArray()).map(({ _id }) => _id);
 
 test('a push with a key is one write, and a repeated one finds it', async () => {
-  const { clock, suspensions } = under.store;
-  const pushes = createPushes(listed.db, clock, suspensions);
+  const pushes = createPushes(listed.db, store.clock, store.suspensions);
   const key = newKey();
   const first = buildPush(key);
-  expect(await listed.of(() => insert({ pushes }, first))).toEqual(['insert pushes']);
-  const repeated = async () => expect(await insert({ pushes }, buildPush(key))).toBe(first._id);
+  expect(await listed.of(() => insert(first, { pushes }))).toEqual(['insert pushes']);
+  const repeated = async () => expect(await insert(buildPush(key), { pushes })).toBe(first._id);
   // The update waits until the push is durable.
   expect(await listed.of(repeated)).toEqual(['insert pushes', 'find pushes', 'update pushes']);
 });
 
-test('of twenty requests at once in three processes one inserts its push', async () => {
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const key = newKey();
-    const requests = Array.from({ length: 20 }, (_, n) => insert(storeOf(n), buildPush(key)));
-    const ids = new Set(await Promise.all(requests));
-    expect([...ids]).toEqual(await findPushes(key));
-  }
+test.each([1, 25])(
+  'of requests at once in two processes one inserts its push, also %d hours after another one with the key',
+  async (hours) => {
+    await cross({
+      async given() {
+        const key = newKey();
+        const earlier = { acceptedAt: new Date(Date.now() - hours * HOUR_MS) };
+        await insert(buildPush(key, earlier));
+        return { key, ids: new Set<string>() };
+      },
+      held: async (by, { key, ids }) => ids.add(await insert(buildPush(key), by)),
+      meanwhile: async (by, { key, ids }) => ids.add(await insert(buildPush(key), by)),
+      check: async ({ key, ids }) => expect([...ids]).toEqual(await findPushes(key)),
+    });
+  },
+);
+
+test('of twenty requests at once in one process one inserts its push', async () => {
+  const key = newKey();
+  const requests = Array.from({ length: 20 }, () => insert(buildPush(key)));
+  expect([...new Set(await Promise.all(requests))]).toEqual(await findPushes(key));
 });
 
 test('another app may use the same key', async () => {
   const [key, app] = [newKey(), 'c'.repeat(24)];
   const ids = [buildPush(key), buildPush(key, { app })];
-  await Promise.all(ids.map((one) => insert(under.store, one)));
+  await Promise.all(ids.map((one) => insert(one)));
   expect((await findPushes(key)).sort()).toEqual(ids.map(({ _id }) => _id).sort());
-  expect((await under.store.pushes.findByIdempotencyKey(app, key))?._id).toBe(ids[1]?._id);
+  expect((await store.pushes.findByIdempotencyKey(app, key))?._id).toBe(ids[1]?._id);
 });
 
-test('a push keeps its key for a day, also when it has ended or is deleted', async () => {
-  for (const state of ['finished', 'deleted'] as const) {
-    const first = buildPush(newKey(), { acceptedAt: new Date(Date.now() - 23 * HOUR_MS), state });
-    const key = first.idempotency?.key ?? '';
-    await insert(under.store, first);
-    expect(await insert(storeOf(0), buildPush(key))).toBe(first._id);
+test.each(['finished', 'deleted'] as const)(
+  'a push keeps its key for a day, also when it is %s',
+  async (state) => {
+    const key = newKey();
+    const first = buildPush(key, { acceptedAt: new Date(Date.now() - 23 * HOUR_MS), state });
+    await insert(first);
+    expect(await insert(buildPush(key))).toBe(first._id);
     const yesterday = new Date(Date.now() - 25 * HOUR_MS);
     await under.pushes.updateOne({ _id: first._id }, { $set: { acceptedAt: yesterday } });
-    expect(await under.store.pushes.findByIdempotencyKey(first.app, key)).toBeUndefined();
+    expect(await store.pushes.findByIdempotencyKey(first.app, key)).toBeUndefined();
     const second = buildPush(key);
-    expect(await insert(storeOf(1), second)).toBe(second._id);
+    expect(await insert(second)).toBe(second._id);
     expect(await findPushes(key)).toEqual([second._id]);
     expect(await under.pushes.countDocuments({ _id: first._id })).toBe(1);
-  }
-});
+  },
+);
 
 test('a push that was removed has no key', async () => {
-  const first = buildPush(newKey());
-  const key = first.idempotency?.key ?? '';
-  await insert(under.store, first);
+  const key = newKey();
+  const first = buildPush(key);
+  await insert(first);
   await under.pushes.deleteOne({ _id: first._id });
-  expect(await under.store.pushes.findByIdempotencyKey(first.app, key)).toBeUndefined();
+  expect(await store.pushes.findByIdempotencyKey(first.app, key)).toBeUndefined();
   const second = buildPush(key);
-  expect(await insert(storeOf(0), second)).toBe(second._id);
+  expect(await insert(second)).toBe(second._id);
 });

@@ -1,43 +1,28 @@
-import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { TestStore } from '../../../test/support/open-store.ts';
+import { expect, test } from '@jest/globals';
 import { readUint32At, toBytes } from '../src/bytes.ts';
-import { createBatch } from '../src/create-batches.ts';
-import type { PushDocument } from '../src/documents.ts';
-import { LEASE_MS, RETENTION_MS, type StoreUnderTest, startStore } from './store-under-test.ts';
+import { APP, insertPush, LEASE_MS, newTokens, RETENTION_MS } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
 const POOL_SIZE = 120;
 /** More than there are. */
 const LARGE_COUNT = 10_000;
 
-let database: StoreUnderTest;
-let store: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(async () => {
-  await database?.stop();
-});
+const database = useStore();
+const { store } = database;
 
-const tokenOf = (n: number) => `device${n}`;
 const pushes = () => database.pushes;
+let tokens: string[] = [];
 
 /** Inserts pushes that each hold a batch of one device. */
 async function insertPushes(count: number): Promise<string[]> {
-  const now = new Date();
-  const documents = Array.from({ length: count }, (_, n): PushDocument => {
-    const _id = newPushId(Date.now());
-    const batch = createBatch('mqtt', [tokenOf(n)], 'ready', now);
-    const until = new Date(Date.now() + LEASE_MS);
-    const times = { acceptedAt: now, expiresAt: until, sendUntil: until };
-    const fan = { seq: 0, next: 0, done: true };
-    return { _id, app: 'app', state: 'open', ...times, data: '{}', devices: 1, fan, work: batch };
-  });
-  await pushes().insertMany(documents);
-  return documents.map(({ _id }) => _id);
+  tokens = newTokens(count);
+  const inserted = await Promise.all(tokens.map((token) => insertPush(database, [token])));
+  return inserted.map(({ id }) => id);
 }
+
+const readAll = (ids: readonly string[]) =>
+  Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
 
 async function claimAll(ids: readonly string[], leaseMs = LEASE_MS) {
   return Promise.all(ids.map((id, n) => store.batchTable.claim(id, `reply${n}`, leaseMs)));
@@ -67,13 +52,8 @@ test('claimed, closed and deleted batches are left out when others are claimed a
   await pushes().updateOne({ _id: closed }, { $set: { 'work.state': 'closed' } });
   await pushes().updateOne({ _id: deleted }, { $set: { state: 'deleted' } });
   const claims = await claimAll([...ids, 'absent']);
-  expect(claims.map((one) => one?.id)).toEqual([
-    undefined,
-    undefined,
-    undefined,
-    ...free,
-    undefined,
-  ]);
+  const none = undefined;
+  expect(claims.map((one) => one?.id)).toEqual([none, none, none, ...free, none]);
 });
 
 test('batches that are settled at once get their own outcomes, times and end', async () => {
@@ -117,7 +97,7 @@ test.each([true, false])(
       });
     expect(await settle(0)).toEqual({ got: {} });
     expect(await Promise.all([settle(1), settle(2)])).toEqual([{ got: {} }, { got: {} }]);
-    const stored = await Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
+    const stored = await readAll(ids);
     const [alone, ...together] = stored.map((push) => describeSettled(push ?? {}));
     expect(together).toEqual([alone, alone]);
   },
@@ -156,7 +136,7 @@ test('settlements that finish their pushes at once take effect only with a claim
     store.batchTable.settle({ ...settlement(ids[n] ?? '', claim, 2), finish });
   const settled = await Promise.all([settle(0), settle(1, 'lost'), settle(2)]);
   expect(settled).toEqual([{ got: {} }, undefined, { got: {} }]);
-  const stored = await Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
+  const stored = await readAll(ids);
   expect(stored.map((push) => push?.state)).toEqual(['finished', 'open', 'finished']);
 });
 
@@ -164,7 +144,7 @@ test('a batch keeps its outcomes if its push is deleted before the settlement th
   const ids = await insertPushes(4);
   const [alone = '', together = '', ended = '', open = ''] = ids;
   const claims = await claimAll(ids);
-  for (const id of [alone, together, ended]) await store.pushCompletion.markDeleted('app', id);
+  for (const id of [alone, together, ended]) await store.pushCompletion.markDeleted(APP, id);
   await store.pushCompletion.completeIfDone(ended, RETENTION_MS);
   const finish = { purgeAt: new Date(4_000_000_000_000) };
   const settle = (id: string) =>
@@ -177,7 +157,7 @@ test('a batch keeps its outcomes if its push is deleted before the settlement th
   // The end of a push closes its batch under another claim.
   expect(settled).toEqual([{ got: {} }, undefined, { got: {} }]);
   for (const id of ids) await store.pushCompletion.completeIfDone(id, RETENTION_MS);
-  const stored = await Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
+  const stored = await readAll(ids);
   expect(stored.map((push) => [push?.state, push?.counts])).toEqual([
     ['deleted', { delivered: 1 }],
     ['deleted', { delivered: 1 }],
@@ -188,7 +168,12 @@ test('a batch keeps its outcomes if its push is deleted before the settlement th
 
 test('concurrent receipts are recorded in their batches, and their rows are removed', async () => {
   const ids = await insertPushes(POOL_SIZE);
-  const rowOf = (id: string, n: number) => ({ token: tokenOf(n), push: id, work: id, position: 0 });
+  const rowOf = (id: string, n: number) => ({
+    token: tokens[n] ?? '',
+    push: id,
+    work: id,
+    position: 0,
+  });
   const rows = ids.map((id, n) => ({ ...rowOf(id, n), sent: true }));
   const [first = '', second = ''] = ids;
   await store.inbox.enqueue(rows);
@@ -198,7 +183,7 @@ test('concurrent receipts are recorded in their batches, and their rows are remo
     return { rowId: `${token}:${push}`, push, work, position };
   });
   await store.receipts.record([
-    { rowId: `${tokenOf(0)}:~key`, push: first, work: first, position: 0 },
+    { rowId: `${tokens[0]}:~key`, push: first, work: first, position: 0 },
     ...late,
   ]);
   const got = await pushes()
@@ -209,7 +194,7 @@ test('concurrent receipts are recorded in their batches, and their rows are remo
   expect(missing.map(({ _id }) => _id)).toEqual([ids.at(-1)]);
   const left = await database.inbox.find().toArray();
   expect(left.map(({ _id }) => _id).sort()).toEqual(
-    [`${tokenOf(0)}:~key`, `${tokenOf(POOL_SIZE - 1)}:${ids.at(-1)}`].sort(),
+    [`${tokens[0]}:~key`, `${tokens.at(-1)}:${ids.at(-1)}`].sort(),
   );
 });
 
@@ -235,7 +220,7 @@ test('only a batch whose retry was requested while it was claimed is due once it
   const [requested = '', untouched = ''] = await insertPushes(2);
   await pushes().updateOne({ _id: untouched }, { $set: { app: 'another app' } });
   const claims = await claimAll([requested, untouched]);
-  await store.batchTable.retryNow('app', 'mqtt');
+  await store.batchTable.retryNow(APP, 'mqtt');
   const dueNow = async () => (await store.batchTable.findDue(LARGE_COUNT)).map(({ id }) => id);
   expect(await dueNow()).not.toContain(requested);
   for (const one of claims)

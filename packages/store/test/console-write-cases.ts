@@ -1,7 +1,6 @@
-import { Binary, type Db } from 'mongodb';
+import { Binary } from 'mongodb';
 import type { OperatorDocument } from '../src/console-documents.ts';
-import { insertDocuments } from './document-fixtures.ts';
-import type { Case } from './registration-write-cases.ts';
+import { type Call, type Cases, on } from './document-fixtures.ts';
 
 const OPERATOR = 'c'.repeat(24);
 const INVITE = 'e'.repeat(24);
@@ -18,71 +17,59 @@ const entry = {
   ...{ address: '192.0.2.1', requestId: 'request' },
 };
 
-const givenOperator = (db: Db) => insertDocuments(db, 'operators', operator);
-const givenSession = (db: Db) =>
-  insertDocuments(db, 'sessions', {
-    ...{ _id: new Binary(DIGEST), operator: OPERATOR },
-    ...{ createdAt: NOW, seenAt: NOW, expiresAt: LATER },
-  });
-const givenInvite = (fields: object) => (db: Db) =>
-  insertDocuments(db, 'invites', {
-    ...{ _id: new Binary(DIGEST), id: INVITE, kind: 'setup', role: 'owner', accounts: 'all' },
-    ...{ expiresAt: LATER, ...fields },
-  });
+const onOperator = (call: Call) => on({ operators: operator }, call);
+const onSession = (call: Call) =>
+  on(
+    {
+      sessions: {
+        _id: new Binary(DIGEST),
+        operator: OPERATOR,
+        createdAt: NOW,
+        seenAt: NOW,
+        expiresAt: LATER,
+      },
+    },
+    call,
+  );
+const onInvite = (fields: object, call: Call) =>
+  on(
+    {
+      invites: {
+        ...{ _id: new Binary(DIGEST), id: INVITE, kind: 'setup', role: 'owner', accounts: 'all' },
+        ...{ expiresAt: LATER, ...fields },
+      },
+    },
+    call,
+  );
 
 /** Functions that write the documents of the console. */
-export const CONSOLE_WRITE_CASES: Record<string, Case> = {
-  'operators.create': {
-    call: ({ operators }) =>
-      operators.create({ name: 'Ann', role: 'owner', accounts: 'all', first: true }),
-  },
-  'operators.change': {
-    given: givenOperator,
-    call: ({ operators }) => operators.change(OPERATOR, { role: 'viewer', disabled: true }),
-  },
-  'operators.setPassword': {
-    given: givenOperator,
-    call: ({ operators }) => operators.setPassword(OPERATOR, 'hash', 'other hash'),
-  },
-  'operators.noteLogin': {
-    given: givenOperator,
-    call: ({ operators }) => operators.noteLogin(OPERATOR, 'hash'),
-  },
-  'operators.updateByOpenId': {
-    given: givenOperator,
-    call: ({ operators }) => operators.updateByOpenId(operator.openId, 'viewer', []),
-  },
-  'operators.restore': { call: ({ operators }) => operators.restore(operator) },
-  'operators.remove': {
-    given: givenOperator,
-    call: ({ operators }) => operators.remove(OPERATOR),
-  },
-  'sessions.create': { call: ({ sessions }) => sessions.create(DIGEST, OPERATOR) },
-  'sessions.touch': { given: givenSession, call: ({ sessions }) => sessions.touch(DIGEST) },
-  'sessions.end': { given: givenSession, call: ({ sessions }) => sessions.end(DIGEST) },
-  'sessions.endAll': { given: givenSession, call: ({ sessions }) => sessions.endAll(OPERATOR) },
-  'invites.create': {
-    call: ({ invites }) =>
-      invites.create(DIGEST, { kind: 'setup', role: 'owner', accounts: 'all' }),
-  },
-  'invites.redeem': { given: givenInvite({}), call: ({ invites }) => invites.redeem(DIGEST) },
-  'invites.release': {
-    given: givenInvite({ redeemedAt: NOW }),
-    call: ({ invites }) => invites.release(DIGEST),
-  },
-  'invites.revoke': { given: givenInvite({}), call: ({ invites }) => invites.revoke(INVITE) },
-  'invites.endMadeBy': {
-    given: givenInvite({ by: OPERATOR }),
-    call: ({ invites }) => invites.endMadeBy(OPERATOR),
-  },
-  'invites.endAll': {
-    given: givenInvite({ by: OPERATOR }),
-    call: ({ invites }) => invites.endAll(OPERATOR),
-  },
-  'invites.removeSetUps': {
-    given: givenInvite({}),
-    call: ({ invites }) => invites.removeSetUps(),
-  },
-  'audit.begin': { call: ({ audit }) => audit.begin(entry) },
-  'audit.end': { call: ({ audit }) => audit.end('d'.repeat(24), entry, 'done', {}) },
+export const CONSOLE_WRITE_CASES: Cases = {
+  'operators.create': ({ operators }) =>
+    operators.create({ name: 'Ann', role: 'owner', accounts: 'all', first: true }),
+  'operators.change': onOperator(({ operators }) =>
+    operators.change(OPERATOR, { role: 'viewer', disabled: true }),
+  ),
+  'operators.setPassword': onOperator(({ operators }) =>
+    operators.setPassword(OPERATOR, 'hash', 'other hash'),
+  ),
+  'operators.noteLogin': onOperator(({ operators }) => operators.noteLogin(OPERATOR, 'hash')),
+  'operators.updateByOpenId': onOperator(({ operators }) =>
+    operators.updateByOpenId(operator.openId, 'viewer', []),
+  ),
+  'operators.restore': ({ operators }) => operators.restore(operator),
+  'operators.remove': onOperator(({ operators }) => operators.remove(OPERATOR)),
+  'sessions.create': ({ sessions }) => sessions.create(DIGEST, OPERATOR),
+  'sessions.touch': onSession(({ sessions }) => sessions.touch(DIGEST)),
+  'sessions.end': onSession(({ sessions }) => sessions.end(DIGEST)),
+  'sessions.endAll': onSession(({ sessions }) => sessions.endAll(OPERATOR)),
+  'invites.create': ({ invites }) =>
+    invites.create(DIGEST, { kind: 'setup', role: 'owner', accounts: 'all' }),
+  'invites.redeem': onInvite({}, ({ invites }) => invites.redeem(DIGEST)),
+  'invites.release': onInvite({ redeemedAt: NOW }, ({ invites }) => invites.release(DIGEST)),
+  'invites.revoke': onInvite({}, ({ invites }) => invites.revoke(INVITE)),
+  'invites.endMadeBy': onInvite({ by: OPERATOR }, ({ invites }) => invites.endMadeBy(OPERATOR)),
+  'invites.endAll': onInvite({ by: OPERATOR }, ({ invites }) => invites.endAll(OPERATOR)),
+  'invites.removeSetUps': onInvite({}, ({ invites }) => invites.removeSetUps()),
+  'audit.begin': ({ audit }) => audit.begin(entry),
+  'audit.end': ({ audit }) => audit.end('d'.repeat(24), entry, 'done', {}),
 };

@@ -1,92 +1,54 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { FINAL_OUTCOMES, processCounts } from '@carillon/core/process-counts';
+import { describe, expect, test } from '@jest/globals';
+import { Binary } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
+import { createBatch } from '../src/create-batches.ts';
+import { type Crossing, useCrossings } from './crossings.ts';
 import {
+  APP,
   acknowledge,
+  complete,
   countOutcomes,
   deliver,
+  deliverToInboxes,
   expire,
   insertPush,
-  LEASE_MS,
+  markDeleted,
   newTokens,
-  RETENTION_MS,
   readOutcomes,
   SHAPES,
   type Shape,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
-/** Enough for the two sides to cross in every order. */
-const PUSHES = 64;
-const EVERY_MS = 4;
-const MAX_OFFSET_MS = 8;
+const database = useStore();
+const { store } = database;
+const cross = useCrossings(database);
 
-let database: StoreUnderTest;
-/** Two processes. */
-let store: TestStore;
-let other: TestStore;
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-  other = await database.connect();
-});
-afterAll(async () => {
-  await database?.stop();
-});
+type Call = (by: TestStore, push: TestPush) => Promise<unknown>;
 
-/** Runs two calls for each push, the second up to 8 ms before or after the first; one push after the other begins. */
-async function cross(
-  pushes: readonly TestPush[],
-  first: (push: TestPush) => Promise<unknown>,
-  second: (push: TestPush) => Promise<unknown>,
-): Promise<void> {
-  await Promise.all(
-    pushes.flatMap((push, index) => {
-      const offsetMs = (index % (2 * MAX_OFFSET_MS + 1)) - MAX_OFFSET_MS;
-      const startMs = MAX_OFFSET_MS + index * EVERY_MS;
-      return [
-        sleep(startMs).then(() => first(push)),
-        sleep(startMs + offsetMs).then(() => second(push)),
-      ];
-    }),
-  );
+const insert = (shape: Shape) => insertPush(database, newTokens(2), { shape });
+
+async function insertInInboxes(shape: Shape): Promise<TestPush> {
+  const push = await insert(shape);
+  await deliverToInboxes(store, push);
+  return push;
 }
 
-/** Prepares or checks all pushes concurrently: they are independent of each other. */
-async function each(
-  pushes: readonly TestPush[],
-  task: (push: TestPush) => Promise<unknown>,
-): Promise<void> {
-  await Promise.all(pushes.map(task));
+async function insertExpired(shape: Shape): Promise<TestPush> {
+  const push = await insertInInboxes(shape);
+  await expire(database, push);
+  return push;
 }
 
-async function insertPushes(shape: Shape, collapse = false): Promise<TestPush[]> {
-  return Promise.all(
-    Array.from({ length: PUSHES }, () => {
-      const tokens = newTokens(2);
-      return insertPush(database, tokens, {
-        shape,
-        ...(collapse && { collapse: `c-${tokens[0]}` }),
-      });
-    }),
-  );
-}
+const acknowledgeAll: Call = async (by, push) => {
+  for (const token of push.tokens) await acknowledge({ ...database, store: by }, push, token);
+};
 
-const inInbox = ({ tokens }: TestPush) =>
-  Object.fromEntries(tokens.map((token) => [token, OUTCOMES.inbox]));
-
-const complete = (by: TestStore, { id }: TestPush) =>
-  by.pushCompletion.completeIfDone(id, RETENTION_MS);
-
-async function markDeleted({ id }: TestPush): Promise<void> {
-  const push = await database.pushes.findOne({ _id: id });
-  await other.pushCompletion.markDeleted(push?.app ?? '', id);
-}
-
-/** Completes each push, then checks that it is over and returns its outcomes, on which counts and recipients agree. */
+/** Completes a push, then checks that it is over and returns its outcomes, on which counts and recipients agree. */
 async function endedOutcomes(push: TestPush): Promise<string[]> {
   await complete(store, push);
   const { outcomes, counts } = await readOutcomes(store, push);
@@ -97,137 +59,171 @@ async function endedOutcomes(push: TestPush): Promise<string[]> {
   return outcomes.map(String);
 }
 
-/** Collects the outcomes of ended pushes, each named once. */
-async function allOutcomes(pushes: readonly TestPush[]): Promise<string[]> {
-  const all = await Promise.all(pushes.map(endedOutcomes));
-  return [...new Set(all.flat())].sort();
+/** Crosses two calls for pushes, each of them held in turn. Returns the outcomes of the pushes, each named once. */
+async function crossBoth(
+  given: () => Promise<TestPush>,
+  [first, second]: readonly [Call, Call],
+  check = endedOutcomes,
+): Promise<string[]> {
+  const seen = new Set<string>();
+  const crossing: Omit<Crossing<TestPush>, 'held' | 'meanwhile'> = {
+    given,
+    check: async (push) => {
+      for (const outcome of await check(push)) seen.add(outcome);
+    },
+  };
+  await cross({ ...crossing, held: first, meanwhile: second });
+  await cross({ ...crossing, held: second, meanwhile: first });
+  return [...seen].sort();
 }
 
-/** Expects outcomes, of which each recipient has one. */
-function expectOnly(outcomes: readonly string[], allowed: readonly string[]): void {
-  expect(outcomes.filter((outcome) => !allowed.includes(outcome))).toEqual([]);
+/** Returns the outcomes that are counted during a call. */
+async function countDuring(call: () => Promise<unknown>): Promise<Record<string, number>> {
+  const before = { ...processCounts.recipients.get('mqtt') };
+  await call();
+  const after = processCounts.recipients.get('mqtt');
+  const entries = FINAL_OUTCOMES.map((name) => [name, (after?.[name] ?? 0) - (before[name] ?? 0)]);
+  return Object.fromEntries(entries.filter(([, n]) => n !== 0));
 }
 
 describe.each(SHAPES)('recipients %s:', (shape) => {
-  test('one of two workers that claim a batch gets it', async () => {
-    const pushes = await insertPushes(shape);
-    const claims = new Map<string, number>();
-    const claim = async (by: TestStore, { batchIds }: TestPush) => {
-      for (const id of batchIds) {
-        const claimed = await by.batchTable.claim(id, 'reply', LEASE_MS);
-        if (claimed !== undefined) claims.set(id, (claims.get(id) ?? 0) + 1);
-      }
+  test('a recipient of a push that is deleted during its delivery is delivered or deleted', async () => {
+    const end: Call = async (by, push) => {
+      await markDeleted(by, push);
+      await complete(by, push);
     };
-    await cross(
-      pushes,
-      (push) => claim(store, push),
-      (push) => claim(other, push),
-    );
-    expect([...claims.values()]).toEqual(pushes.flatMap(({ batchIds }) => batchIds.map(() => 1)));
-  });
-
-  test('each recipient of a push deleted during its delivery is delivered or deleted', async () => {
-    const pushes = await insertPushes(shape);
-    await cross(
-      pushes,
-      (push) => deliver(store, push, {}),
-      async (push) => {
-        await markDeleted(push);
-        await complete(other, push);
-      },
-    );
-    expectOnly(await allOutcomes(pushes), ['delivered', 'deleted']);
+    const ends = await crossBoth(() => insert(shape), [(by, push) => deliver(by, push, {}), end]);
+    expect(ends).toEqual(['deleted', 'delivered']);
   });
 
   test('a recipient whose receipt arrives while its batch is settled is delivered', async () => {
-    const pushes = await insertPushes(shape);
-    await cross(
-      pushes,
-      (push) => deliver(store, push, inInbox(push)),
+    const ends = await crossBoth(
+      () => insert(shape),
+      [deliverToInboxes, acknowledgeAll],
       async (push) => {
-        for (const token of push.tokens)
-          await acknowledge({ ...database, store: other }, push, token);
+        // The worker removes the rows of receipts that it finds in the settled batch.
+        await store.inbox.remove(
+          push.id,
+          push.tokens.map((token) => `${token}:${push.id}`),
+        );
+        return endedOutcomes(push);
       },
     );
-    // The worker removes the rows of receipts that it finds in the settled batch.
-    await each(pushes, ({ id, tokens }) =>
-      store.inbox.remove(
-        id,
-        tokens.map((token) => `${token}:${id}`),
-      ),
-    );
-    expect(await allOutcomes(pushes)).toEqual(['delivered']);
+    expect(ends).toEqual(['delivered']);
   });
 
   test('a recipient whose receipt arrives while the push expires is delivered or expired', async () => {
-    const pushes = await insertPushes(shape);
-    await each(pushes, async (push) => {
-      await deliver(store, push, inInbox(push));
-      await expire(database, push);
-    });
-    await cross(
-      pushes,
-      (push) => complete(store, push),
-      (push) => acknowledge({ ...database, store: other }, push, push.tokens[0] ?? ''),
-    );
-    expectOnly(await allOutcomes(pushes), ['delivered', 'expired']);
+    const ends = await crossBoth(() => insertExpired(shape), [complete, acknowledgeAll]);
+    expect(ends).toEqual(['delivered', 'expired']);
   });
 
-  test('outcomes of a push that two processes end are counted once', async () => {
-    const pushes = await insertPushes(shape);
-    await each(pushes, async (push) => {
-      await deliver(store, push, inInbox(push));
-      await acknowledge(database, push, push.tokens[0] ?? '');
-      await expire(database, push);
-    });
-    await cross(
-      pushes,
-      (push) => complete(store, push),
-      (push) => complete(other, push),
-    );
-    await each(pushes, async (push) =>
-      expect(await endedOutcomes(push)).toEqual(['delivered', 'expired']),
-    );
-  });
+  async function insertOlderAndNewer(): Promise<[TestPush, TestPush]> {
+    const tokens = newTokens(2);
+    const key = { shape, collapse: `c-${tokens[0]}` };
+    const older = await insertPush(database, tokens, key);
+    await deliverToInboxes(store, older);
+    return [older, await insertPush(database, tokens, key)];
+  }
 
   test('a row replaced while its push expires is superseded or expired', async () => {
-    const pushes = await insertPushes(shape, true);
     const newer = new Map<string, TestPush>();
-    await each(pushes, async (push) => {
-      await deliver(store, push, inInbox(push));
-      await expire(database, push);
-      const collapse = push.collapse ?? '';
-      newer.set(push.id, await insertPush(database, push.tokens, { collapse }));
-    });
-    await cross(
-      pushes,
-      (push) => complete(store, push),
-      async (push) => {
-        const one = newer.get(push.id) as TestPush;
-        await deliver(other, one, inInbox(one));
-      },
-    );
-    expectOnly(await allOutcomes(pushes), ['superseded', 'expired']);
-    await each([...newer.values()], async (one) =>
-      expect((await readOutcomes(store, one)).outcomes).toEqual(['inbox', 'inbox']),
-    );
+    const given = async () => {
+      const [older, next] = await insertOlderAndNewer();
+      await expire(database, older);
+      newer.set(older.id, next);
+      return older;
+    };
+    const replace: Call = (by, { id }) => deliverToInboxes(by, newer.get(id) as TestPush);
+    expect(await crossBoth(given, [complete, replace])).toEqual(['expired', 'superseded']);
+    for (const one of newer.values())
+      expect((await readOutcomes(store, one)).outcomes).toEqual(['inbox', 'inbox']);
   });
 
   test('a device deleted while its receipt arrives and the push ends is delivered or gone', async () => {
-    const pushes = await insertPushes(shape);
-    await each(pushes, (push) => deliver(store, push, inInbox(push)));
-    await cross(
-      pushes,
-      async (push) => {
-        for (const token of push.tokens) await store.deletedDevices.clearLeftovers('app', token);
-        await complete(store, push);
-      },
-      async (push) => {
-        for (const token of push.tokens)
-          await acknowledge({ ...database, store: other }, push, token);
-        await complete(other, push);
-      },
+    const leave: Call = async (by, push) => {
+      for (const token of push.tokens) await by.deletedDevices.clearLeftovers('app', token);
+      await complete(by, push);
+    };
+    const receive: Call = (by, push) => acknowledgeAll(by, push).then(() => complete(by, push));
+    const ends = await crossBoth(() => insertInInboxes(shape), [leave, receive]);
+    expect(ends).toEqual(['delivered', 'gone']);
+  });
+
+  /** An expired push: one device has acknowledged, and FCM has accepted it for another. */
+  async function insertWithFallback(): Promise<TestPush> {
+    const push = await insertPush(database, newTokens(4), { shape });
+    const [first = '', second = '', third = ''] = push.tokens;
+    await deliverToInboxes(store, push);
+    await acknowledge(database, push, third);
+    const work = createBatch('fcm', [first, second], 'closed', new Date());
+    const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
+    await database.batches.insertOne({
+      ...{ _id: fallbackBatchId(push.batchIds[0] ?? ''), push: push.id, app: APP },
+      ...{ from: first, to: second, work: { ...work, fallback: true, outcomes } },
+    });
+    await expire(database, push);
+    return push;
+  }
+
+  test('processes that end a push count each recipient once, with its strongest outcome', async () => {
+    let ended = 0;
+    const counted = await countDuring(() =>
+      cross({
+        given: insertWithFallback,
+        held: complete,
+        meanwhile: complete,
+        async check(push) {
+          ended += 1;
+          expect(await endedOutcomes(push)).toEqual(['expired', 'sent', 'delivered', 'expired']);
+        },
+      }),
     );
-    expectOnly(await allOutcomes(pushes), ['delivered', 'gone']);
+    expect(counted).toEqual({ expired: 2 * ended, sent: ended, delivered: ended });
+  });
+
+  test('a request while a push ends shows no outcome that the push does not have', async () => {
+    const seen = new Set<string | undefined>();
+    const request: Call = async ({ deliveryStatus }, { id, tokens }) => {
+      const status = await deliveryStatus.statusOfPush(id);
+      for (const outcome of Object.keys(status?.outcomes ?? {})) seen.add(outcome);
+      for (const token of tokens)
+        seen.add((await deliveryStatus.statusOfRecipient(id, token))?.outcome);
+    };
+    await crossBoth(insertWithFallback, [complete, request]);
+    expect([...seen].sort()).toEqual(['delivered', 'expired', 'inbox', 'sent']);
+  });
+
+  test('receipts are counted when they arrive, the rest when the push expires, and each once', async () => {
+    const push = await insertPush(database, newTokens(4), { shape });
+    const [online = '', early = ''] = push.tokens;
+    await deliverToInboxes(store, push, online);
+    const receive = () => acknowledge(database, push, early);
+    expect(await countDuring(receive)).toEqual({ delivered: 1 });
+    // The receipt of a device that sends it twice.
+    expect(await countDuring(receive)).toEqual({});
+    await expire(database, push);
+    expect(await countDuring(() => complete(store, push))).toEqual({ expired: 2 });
+    expect(await countDuring(() => complete(store, push))).toEqual({});
+  });
+
+  test('recipients of a push that is deleted before a worker claims it are counted', async () => {
+    const push = await insert(shape);
+    await markDeleted(store, push);
+    expect(await countDuring(() => complete(store, push))).toEqual({ deleted: 2 });
+  });
+
+  test('recipients that a newer push of the collapse key has replaced are counted', async () => {
+    const [older, newer] = await insertOlderAndNewer();
+    await deliverToInboxes(store, newer);
+    expect(await countDuring(() => complete(store, older))).toEqual({ superseded: 2 });
+    await expire(database, newer);
+    expect(await countDuring(() => complete(store, newer))).toEqual({ expired: 2 });
+  });
+
+  test('recipients whose device is deleted are counted', async () => {
+    const push = await insertInInboxes(shape);
+    const clear = () => store.deletedDevices.clearLeftovers('app', push.tokens[1] ?? '');
+    expect(await countDuring(clear)).toEqual({ gone: 1 });
+    expect(await countDuring(() => complete(store, push))).toEqual({});
   });
 });

@@ -1,6 +1,7 @@
 import { batchId, fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import { createBatch } from '../src/create-batches.ts';
 import type { Batch, BatchDocument, PushDocument } from '../src/documents.ts';
 
@@ -95,14 +96,37 @@ export async function createUniqueIndexes(db: Db): Promise<void> {
   }
 }
 
-/** Inserts the inbox rows of a push. */
-export async function insertInboxRows(db: Db, holderId: string, collapse?: string): Promise<void> {
-  await insertDocuments(
-    db,
-    'inbox',
-    ...rows(holderId, collapse).map(({ token, collapse: hash, ...row }) => {
-      const _id = hash === undefined ? `${token}:${PUSH}` : `${token}:~${hash}`;
-      return { _id, ...row };
-    }),
-  );
+/** Builds the documents of the inbox rows of a push. */
+export const inboxRows = (holderId: string, collapse?: string) =>
+  rows(holderId, collapse).map(({ token, collapse: hash, ...row }) => {
+    return { _id: hash === undefined ? `${token}:${PUSH}` : `${token}:~${hash}`, ...row };
+  });
+
+/** One call of a function of the store. */
+export type Call = (store: TestStore) => unknown;
+
+/** A call, and the documents that it needs; `db` is not the store's own connection. */
+export interface Case {
+  given: (db: Db) => Promise<unknown>;
+  call: Call;
+}
+
+/** A case of each function, or several that send different statements, each by its name. */
+export type Cases = Record<string, Call | Case | Record<string, Call | Case>>;
+
+/** A call on a database with documents. */
+export const after = (given: Case['given'], call: Call): Case => ({ given, call });
+
+/** A call on documents of some collections. @param createIndexes creates indexes before the documents */
+export function on(
+  documents: Record<string, object | object[]>,
+  call: Call,
+  createIndexes = async (_: Db): Promise<unknown> => undefined,
+): Case {
+  const given = async (db: Db) => {
+    await createIndexes(db);
+    for (const [collection, some] of Object.entries(documents))
+      await insertDocuments(db, collection, ...[some].flat());
+  };
+  return { given, call };
 }

@@ -1,34 +1,27 @@
 import { ERASED_TOKEN } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
 import {
+  APP,
   acknowledge,
   deliver,
+  findReported,
   insertPush,
   LEASE_MS,
   newTokens,
   SHAPES,
-  type StoreUnderTest,
-  startStore,
   type TestPush,
 } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
-const APP = 'a'.repeat(24);
+const database = useStore();
+const { store } = database;
 
-let database: StoreUnderTest;
-let store: StoreUnderTest['store'];
-beforeAll(async () => {
-  database = await startStore();
-  store = database.store;
-});
-afterAll(() => database?.stop());
-
-async function listRecipients({ id }: TestPush): Promise<[string, string][]> {
-  const push = await store.pushOutcomes.find(APP, id);
-  if (push === undefined) throw new Error(`there is no push ${id}`);
-  const { recipients } = await store.recipients.readPage(push, FIRST_RECIPIENT, 1_000);
+async function listRecipients(push: TestPush): Promise<[string, string][]> {
+  const found = await findReported(store, push);
+  const { recipients } = await store.recipients.readPage(found, FIRST_RECIPIENT, 1_000);
   return recipients.map(({ token, outcome }) => [token, outcome]);
 }
 
@@ -63,12 +56,12 @@ test.each(SHAPES)('of a push with its recipients %s', async (shape) => {
     );
     // The others are found by index and acknowledge at their position.
     await acknowledge(database, push, pending);
-    const head = await store.pushOutcomes.find(APP, push.id);
+    const head = await findReported(store, push);
     for (const token of [...others, `${erased}x`])
-      expect(head && (await store.recipients.findOne(head, token))).toMatchObject({
+      expect(await store.recipients.findOne(head, token)).toMatchObject({
         outcome: 'delivered',
       });
-    expect(head && (await store.recipients.findOne(head, erased))).toBeUndefined();
+    expect(await store.recipients.findOne(head, erased)).toBeUndefined();
   }
 });
 

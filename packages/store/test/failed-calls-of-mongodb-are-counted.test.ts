@@ -1,7 +1,8 @@
 import { processCounts } from '@carillon/core/process-counts';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Collection, MongoClient } from 'mongodb';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { startCuttingProxy } from '../../../test/support/cutting-proxy.ts';
+import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { countFailures } from '../src/count-failures.ts';
 
 interface Item {
@@ -11,17 +12,17 @@ interface Item {
 /** A filter that MongoDB refuses. */
 const INVALID = { $nope: 1 } as never;
 
-let mongod: Awaited<ReturnType<typeof startMongod>>;
+let database: OwnDatabase;
 let client: MongoClient;
 let items: Collection<Item>;
 beforeAll(async () => {
-  mongod = await startMongod();
-  client = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/test`).connect();
+  database = await startDatabase();
+  client = await new MongoClient(database.uri).connect();
   items = countFailures(client.db()).collection('items');
 });
 afterAll(async () => {
   await client?.close();
-  await mongod?.stop();
+  await database?.stop();
 });
 
 async function countDuring(call: () => Promise<unknown>): Promise<number> {
@@ -60,15 +61,13 @@ test('calls that succeed, and a document that exists already, are not counted', 
 });
 
 test('a lost connection is counted', async () => {
-  const short = { serverSelectionTimeoutMS: 500, retryReads: false };
-  const lost = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/test`, short).connect();
-  const db = countFailures(lost.db());
+  const { port, pathname } = new URL(database.uri);
+  const proxy = await startCuttingProxy(Number(port));
+  const uri = `mongodb://127.0.0.1:${proxy.port}${pathname}?retryWrites=false`;
+  const lost = await new MongoClient(uri).connect();
+  proxy.cutAtWrite(1, 'before');
+  const insert = () => countFailures(lost.db()).collection<Item>('items').insertOne({ _id: 'b' });
+  expect(await countDuring(insert)).toBe(1);
   await lost.close();
-  process.kill(mongod.pid, 'SIGSTOP');
-  try {
-    expect(await countDuring(() => db.collection<Item>('items').findOne({}))).toBe(1);
-  } finally {
-    process.kill(mongod.pid, 'SIGCONT');
-    await lost.close();
-  }
+  await proxy.stop();
 });

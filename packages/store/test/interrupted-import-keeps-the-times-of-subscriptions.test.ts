@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { SubscriptionDocument } from '../src/documents.ts';
-import { type StoreUnderTest, startStore } from './store-under-test.ts';
+import { useStore } from './use-store.ts';
 
 const APP = 'a'.repeat(24);
 const SINCE = new Date('2024-05-01T00:00:00Z');
@@ -11,11 +11,7 @@ const imported = [
   { topic: 'news', token: 'device2', platform: 'android', since: SINCE },
 ] as const;
 
-let database: StoreUnderTest;
-beforeAll(async () => {
-  database = await startStore();
-});
-afterAll(() => database?.stop());
+const database = useStore();
 
 const subscriptions = () => database.db.collection<SubscriptionDocument>('subscriptions');
 

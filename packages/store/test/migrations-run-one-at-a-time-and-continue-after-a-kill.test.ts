@@ -1,10 +1,9 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { type Db, MongoClient } from 'mongodb';
-import { startMongod } from '../../../test/support/mongod-server.ts';
-import type { TestServer } from '../../presence/test/start-server.ts';
+import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import {
   createSchema,
   migrate,
@@ -16,21 +15,18 @@ import {
 const PROGRAM = fileURLToPath(new URL('./migrating-process.ts', import.meta.url));
 const SHORT_LEASE_MS = 1_500;
 
-let mongod: TestServer;
+let database: OwnDatabase;
 let client: MongoClient;
 let db: Db;
-let databases = 0;
 beforeAll(async () => {
-  mongod = await startMongod();
-  client = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/`).connect();
+  database = await startDatabase();
+  client = await new MongoClient(database.uri).connect();
+  db = client.db();
 });
-beforeEach(() => {
-  databases += 1;
-  db = client.db(`schema${databases}`);
-});
+beforeEach(() => db.dropDatabase());
 afterAll(async () => {
   await client?.close();
-  await mongod?.stop();
+  await database?.stop();
 });
 
 /** Makes steps 1 to `count` that record their runs. */
@@ -119,38 +115,25 @@ test('a failed step is not recorded, and the next migration begins with it at on
   expect(waits).toEqual([]);
 });
 
-/** Starts a migration in a process of its own and waits until it is in its second step. */
-async function startMigratingProcess(): Promise<ChildProcess> {
-  const uri = `mongodb://127.0.0.1:${mongod.port}/${db.databaseName}`;
-  const child = spawn(process.execPath, [PROGRAM, uri, `${SHORT_LEASE_MS}`], {
+test('a migration that runs longer than its lease keeps it, and the next one continues once it is killed', async () => {
+  const child = spawn(process.execPath, [PROGRAM, database.uri, `${SHORT_LEASE_MS}`], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  await once(child.stdout, 'data');
-  return child;
-}
-
-test('the next migration continues the work of a killed one, with the step it was in', async () => {
-  const child = await startMigratingProcess();
-  const { steps, runs } = recordingSteps(3);
-  const continued = migrate(db, { steps });
   const exited = once(child, 'exit');
-  child.kill('SIGKILL');
-  await exited;
-  expect(await continued).toMatchObject({ version: 3, steps: [2, 3] });
-  expect(runs).toEqual([2, 3]);
-  expect(await readSchema()).toEqual([{ _id: 'schema', version: 3 }]);
-});
-
-test('a migration that runs longer than its lease keeps it', async () => {
-  const child = await startMigratingProcess();
+  await once(child.stdout, 'data');
+  // It is in its second step.
   const before = await readSchema();
   let after = before;
   while (after[0]?.lease.until - before[0]?.lease.until < SHORT_LEASE_MS)
     after = await readSchema();
   expect(after[0]?.lease.owner).toBe(before[0]?.lease.owner);
-  const exited = once(child, 'exit');
+  const { steps, runs } = recordingSteps(3);
+  const continued = migrate(db, { steps });
   child.kill('SIGKILL');
   await exited;
+  expect(await continued).toMatchObject({ version: 3, steps: [2, 3] });
+  expect(runs).toEqual([2, 3]);
+  expect(await readSchema()).toEqual([{ _id: 'schema', version: 3 }]);
 });
 
 test('a migration that has lost its lease records nothing', async () => {

@@ -2,12 +2,9 @@ import type { Db, Document } from 'mongodb';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { createReports } from '../../reports/src/reports.ts';
 import { createWebhookStore } from '../../webhooks/src/webhook-store.ts';
-import { CONSOLE_WRITE_CASES } from './console-write-cases.ts';
-import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
-import { PUSH_WRITE_CASES } from './push-write-cases.ts';
+import { ALL_WRITES, listCases } from './all-cases.ts';
+import type { Case } from './document-fixtures.ts';
 import { READ_CASES } from './read-cases.ts';
-import { type Case, REGISTRATION_WRITE_CASES } from './registration-write-cases.ts';
-import { WEBHOOK_WRITE_CASES } from './webhook-write-cases.ts';
 
 /** The packages that send statements to MongoDB. */
 export const ROOMS = ['store', 'reports', 'webhooks'] as const;
@@ -23,19 +20,7 @@ const WITHOUT_LIST = ['migrate', 'schema.clear'];
 /** Runs of functions that begin at random, so many that each beginning is among them. */
 const RUNS: Readonly<Record<string, number>> = { 'outbox.claim': 40 };
 
-const CASES: Record<string, Case | Record<string, Case>> = {
-  ...Object.fromEntries(
-    Object.entries({ ...READ_CASES, ...FAILURE_READ_CASES }).map(([name, call]) => [
-      name,
-      { call },
-    ]),
-  ),
-  ...REGISTRATION_WRITE_CASES,
-  ...PUSH_WRITE_CASES,
-  ...FAILURE_WRITE_CASES,
-  ...CONSOLE_WRITE_CASES,
-  ...WEBHOOK_WRITE_CASES,
-};
+const CASES = { ...READ_CASES, ...ALL_WRITES };
 
 /**
  * Runs the cases of all functions that reach MongoDB, and lists the statements that the server got.
@@ -57,8 +42,9 @@ export async function readStatementLists(direct: Db, uri: string): Promise<Recor
     const lists = new Map(ROOMS.map((room) => [room, [] as string[]]));
     for (const name of Object.keys(CASES).sort()) {
       if (WITHOUT_LIST.includes(name)) continue;
-      const cases = Array.from({ length: RUNS[name] ?? 1 }, () => toList(CASES[name] ?? {}));
-      const statements = await listCases(direct, store, cases.flat());
+      const cases = listCases(CASES[name] ?? {}).map(([, one]) => one);
+      const runs = Array.from({ length: RUNS[name] ?? 1 }, () => cases);
+      const statements = await listStatements(direct, store, runs.flat());
       const [part = name] = name.split('.');
       if (statements.length > 0)
         lists.get(roomOf(part))?.push([name, ...statements.map((one) => `  ${one}`)].join('\n'));
@@ -70,15 +56,11 @@ export async function readStatementLists(direct: Db, uri: string): Promise<Recor
   }
 }
 
-function toList(cases: Case | Record<string, Case>): Case[] {
-  return 'call' in cases ? [cases as Case] : Object.values(cases);
-}
-
 /** Runs the cases of one function; lists each different statement once, in alphabetical order. */
-async function listCases(direct: Db, store: TestStore, cases: Case[]): Promise<string[]> {
+async function listStatements(direct: Db, store: TestStore, cases: Case[]): Promise<string[]> {
   const statements = new Set<string>();
   for (const { given, call } of cases) {
-    await given?.(direct);
+    await given(direct);
     const before = await countStatements(direct);
     await call(store);
     // Their timers would send statements beside other cases.

@@ -1,28 +1,33 @@
+import { afterAll, beforeAll } from '@jest/globals';
 import { type Db, MongoClient } from 'mongodb';
 
 /** A connection of its own whose statements are listed. */
-export interface ListedStatements {
+interface ListedStatements {
   db: Db;
   /** Runs calls and returns their statements in order, each as `command collection`. */
   of(run: () => Promise<unknown>): Promise<string[]>;
-  close(): Promise<void>;
 }
 
-/** Connects to a database and lists the statements that are sent to it. */
-export async function listStatements(uri: string): Promise<ListedStatements> {
-  const client = new MongoClient(uri, { monitorCommands: true });
+/** Connects to the database of a test file, and lists the statements that are sent over this connection. */
+export function useStatements(under: { uri: string }): ListedStatements {
+  let client: MongoClient;
   let statements: string[] = [];
-  client.on('commandStarted', ({ commandName, command }) =>
-    statements.push(`${commandName} ${command[commandName]}`),
-  );
-  await client.connect();
+  beforeAll(async () => {
+    client = new MongoClient(under.uri, { monitorCommands: true });
+    client.on('commandStarted', ({ commandName, command }) =>
+      statements.push(`${commandName} ${command[commandName]}`),
+    );
+    await client.connect();
+  });
+  afterAll(() => client?.close());
   return {
-    db: client.db(),
+    get db() {
+      return client.db();
+    },
     async of(run) {
       statements = [];
       await run();
       return statements;
     },
-    close: () => client.close(),
   };
 }

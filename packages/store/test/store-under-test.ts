@@ -1,16 +1,23 @@
 import { splitTokens } from '@carillon/core/batch';
 import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { type Collection, type Db, MongoClient } from 'mongodb';
+import { type Collection, type Db, type Document, type Filter, MongoClient } from 'mongodb';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { startDatabase } from '../../../test/support/own-database.ts';
 import { createBatch, createBatchDocument } from '../src/create-batches.ts';
-import type { BatchDocument, InboxDocument, NotifyEntry, PushDocument } from '../src/documents.ts';
+import type {
+  Batch,
+  BatchDocument,
+  InboxDocument,
+  NotifyEntry,
+  PushDocument,
+} from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
 
 export const LEASE_MS = 60_000;
 export const RETENTION_MS = 3_600_000;
-const APP = 'a'.repeat(24);
+/** The app of the pushes that `insertPush` inserts. */
+export const APP = 'a'.repeat(24);
 
 /** A store on a database of its own, and the documents behind it. */
 export interface StoreUnderTest {
@@ -148,6 +155,16 @@ export async function deliver(
   }
 }
 
+/** Delivers a push whose recipients are all offline, except some. */
+export async function deliverToInboxes(
+  store: TestStore,
+  push: TestPush,
+  ...online: string[]
+): Promise<void> {
+  const offline = push.tokens.filter((token) => !online.includes(token));
+  await deliver(store, push, Object.fromEntries(offline.map((token) => [token, OUTCOMES.inbox])));
+}
+
 async function enqueue(
   store: TestStore,
   { id: push, collapse }: TestPush,
@@ -171,8 +188,7 @@ export async function acknowledge(
   token: string,
 ): Promise<void> {
   for (const work of push.batchIds) {
-    const holder =
-      (await batches.findOne({ _id: work })) ?? (await pushes.findOne({ _id: work })) ?? undefined;
+    const holder = (await batches.findOne({ _id: work })) ?? (await pushes.findOne({ _id: work }));
     const position = splitTokens(holder?.work?.tokens ?? '').indexOf(token);
     const rowId = `${token}:${push.collapse === undefined ? push.id : `~${push.collapse}`}`;
     const row = await inbox.findOne({ _id: rowId });
@@ -189,6 +205,43 @@ export async function expire(
 ): Promise<void> {
   const past = new Date(Date.now() - 1_000);
   await pushes.updateOne({ _id: id }, { $set: { expiresAt: past, sendUntil: past } });
+}
+
+export const markDeleted = ({ pushCompletion }: TestStore, { id }: TestPush) =>
+  pushCompletion.markDeleted(APP, id);
+
+/** Ends a push if it is delivered to all, expired or deleted. */
+export const complete = ({ pushCompletion }: TestStore, { id }: TestPush) =>
+  pushCompletion.completeIfDone(id, RETENTION_MS);
+
+/** Reads a batch, wherever it is stored. */
+export async function readBatch(
+  { pushes, batches }: Pick<StoreUnderTest, 'pushes' | 'batches'>,
+  id: string,
+): Promise<Batch | undefined> {
+  return ((await batches.findOne({ _id: id })) ?? (await pushes.findOne({ _id: id })))?.work;
+}
+
+/** Finds a push as the reports do. */
+export async function findReported({ pushOutcomes }: TestStore, { id }: Pick<TestPush, 'id'>) {
+  const push = await pushOutcomes.find(APP, id);
+  if (push === undefined) throw new Error(`there is no push ${id}`);
+  return push;
+}
+
+/** Returns MongoDB's record of the statements during a call that match a filter. */
+export async function profile(
+  { db }: Pick<StoreUnderTest, 'db'>,
+  call: () => Promise<unknown>,
+  filter: Filter<Document>,
+): Promise<Document[]> {
+  await db.command({ profile: 2 });
+  try {
+    await call();
+  } finally {
+    await db.command({ profile: 0 });
+  }
+  return db.collection('system.profile').find(filter).toArray();
 }
 
 /** Reads the state of each recipient, as `push outcomes --token` reports it. */

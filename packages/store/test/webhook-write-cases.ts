@@ -3,18 +3,21 @@ import type { NotifyEntry, WebhookDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
 import {
   APP,
+  after,
   anHourAgo,
   BATCH,
   batch,
   batchInInbox,
+  type Call,
+  type Cases,
   embeddedBatch,
   inAnHour,
   insertDocuments,
   NEWER_PUSH,
+  on,
   PUSH,
   push,
 } from './document-fixtures.ts';
-import type { Case } from './registration-write-cases.ts';
 
 const ID = 'webhook1';
 const BOX = { key: 1, nonce: 'n', text: 't', tag: 'g', from: 'f' };
@@ -33,7 +36,7 @@ const claimedPush = {
 
 const DEVICE = { _id: 'device1', app: APP, platform: 'android', registeredAt: NOW };
 
-const given = (db: Db) => insertDocuments(db, 'webhooks', webhook);
+const onWebhook = (call: Call) => on({ webhooks: webhook }, call);
 
 async function givenDue(db: Db): Promise<void> {
   await ensureIndexes(db);
@@ -41,8 +44,8 @@ async function givenDue(db: Db): Promise<void> {
   await insertDocuments(db, 'batches', batch({ _id: `${NEWER_PUSH}-000000`, notify: [entry] }));
 }
 
-const givenClaimed = (db: Db) =>
-  insertDocuments(db, 'pushes', push({ notify: [claimedEntry], work: embeddedBatch() }));
+const onClaimed = (call: Call) =>
+  on({ pushes: push({ notify: [claimedEntry], work: embeddedBatch() }) }, call);
 
 /** Inserts a push past its retention, with events that are not reported, and its webhook. */
 async function givenPastRetention(db: Db, fields: Partial<WebhookDocument>): Promise<void> {
@@ -52,96 +55,72 @@ async function givenPastRetention(db: Db, fields: Partial<WebhookDocument>): Pro
 }
 
 /** Functions that write webhooks and the events reported to them. */
-export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
-  'webhooks.create': {
-    call: ({ webhooks }) => webhooks.create({ ...webhook, secret: BOX }),
-  },
-  'webhooks.change': {
-    given,
-    call: ({ webhooks }) =>
-      webhooks.change(APP, ID, {
-        events: ['recipient.sent'],
-        address: { address: { ...BOX, text: 'other' }, host: 'other.example' },
-      }),
-  },
-  'webhooks.remove': {
-    given: async (db) => {
-      await ensureIndexes(db);
-      await given(db);
-      await insertDocuments(db, 'devices', { ...DEVICE, notify: [entry] });
-    },
-    call: ({ webhooks }) => webhooks.remove(APP, ID),
-  },
-  'webhooks.turnOffOf': { given, call: ({ webhooks }) => webhooks.turnOffOf(APP, ID) },
-  'webhooks.turnOff': { given, call: ({ webhooks }) => webhooks.turnOff(webhook, 'gone') },
-  'webhooks.turnOn': {
-    given: (db) =>
-      insertDocuments(db, 'webhooks', { ...webhook, off: { at: NOW, reason: 'gone' } }),
-    call: ({ webhooks }) => webhooks.turnOn(APP, ID),
-  },
-  'webhooks.rotate': {
-    given,
-    call: ({ webhooks }) => webhooks.rotate(webhook, { ...BOX, text: 'other' }, 1_000),
-  },
-  'webhooks.requestTest': { given, call: ({ webhooks }) => webhooks.requestTest(APP, ID) },
-  'webhooks.endTest': {
-    given: (db) => insertDocuments(db, 'webhooks', { ...webhook, testAt: NOW }),
-    call: ({ webhooks }) => webhooks.endTest(ID, NOW),
-  },
-  'webhooks.recordSuccess': { given, call: ({ webhooks }) => webhooks.recordSuccess(webhook, 200) },
-  'webhooks.recordFailure': {
-    given,
-    call: ({ webhooks }) => webhooks.recordFailure(webhook, { status: 500 }, 1_000),
-  },
-  'webhooks.recordFailedTest': {
-    given,
-    call: ({ webhooks }) => webhooks.recordFailedTest(webhook, { status: 500 }),
-  },
-  'webhooks.postpone': { given, call: ({ webhooks }) => webhooks.postpone(webhook, 1_000) },
-  'webhooks.putBoxKey': {
-    call: ({ webhooks }) => webhooks.putBoxKey({ id: 1, publicKey: 'key' }),
-  },
-  'webhooks.reseal': {
-    given,
-    call: ({ webhooks }) =>
-      webhooks.reseal(webhook, { address: { ...BOX, key: 2 }, secrets: webhook.secrets }),
-  },
-  'outbox.claim': { given: givenDue, call: ({ outbox }) => outbox.claim(ID, 1_000) },
-  'outbox.record': {
-    given: givenClaimed,
-    call: ({ outbox }) =>
-      outbox.record(
-        [
-          {
-            report: claimedPush,
-            reported: Uint8Array.of(1, 1, 1),
-            finished: true,
-            isComplete: true,
-          },
-        ],
-        1_000,
-      ),
-  },
-  'outbox.release': {
-    given: givenClaimed,
-    call: ({ outbox }) => outbox.release([{ report: claimedPush, delayMs: 1_000 }]),
-  },
+export const WEBHOOK_WRITE_CASES: Cases = {
+  'webhooks.create': ({ webhooks }) => webhooks.create({ ...webhook, secret: BOX }),
+  'webhooks.change': onWebhook(({ webhooks }) =>
+    webhooks.change(APP, ID, {
+      events: ['recipient.sent'],
+      address: { address: { ...BOX, text: 'other' }, host: 'other.example' },
+    }),
+  ),
+  'webhooks.remove': on(
+    { webhooks: webhook, devices: { ...DEVICE, notify: [entry] } },
+    ({ webhooks }) => webhooks.remove(APP, ID),
+    ensureIndexes,
+  ),
+  'webhooks.turnOffOf': onWebhook(({ webhooks }) => webhooks.turnOffOf(APP, ID)),
+  'webhooks.turnOff': onWebhook(({ webhooks }) => webhooks.turnOff(webhook, 'gone')),
+  'webhooks.turnOn': on(
+    { webhooks: { ...webhook, off: { at: NOW, reason: 'gone' } } },
+    ({ webhooks }) => webhooks.turnOn(APP, ID),
+  ),
+  'webhooks.rotate': onWebhook(({ webhooks }) =>
+    webhooks.rotate(webhook, { ...BOX, text: 'other' }, 1_000),
+  ),
+  'webhooks.requestTest': onWebhook(({ webhooks }) => webhooks.requestTest(APP, ID)),
+  'webhooks.endTest': on({ webhooks: { ...webhook, testAt: NOW } }, ({ webhooks }) =>
+    webhooks.endTest(ID, NOW),
+  ),
+  'webhooks.recordSuccess': onWebhook(({ webhooks }) => webhooks.recordSuccess(webhook, 200)),
+  'webhooks.recordFailure': onWebhook(({ webhooks }) =>
+    webhooks.recordFailure(webhook, { status: 500 }, 1_000),
+  ),
+  'webhooks.recordFailedTest': onWebhook(({ webhooks }) =>
+    webhooks.recordFailedTest(webhook, { status: 500 }),
+  ),
+  'webhooks.postpone': onWebhook(({ webhooks }) => webhooks.postpone(webhook, 1_000)),
+  'webhooks.putBoxKey': ({ webhooks }) => webhooks.putBoxKey({ id: 1, publicKey: 'key' }),
+  'webhooks.reseal': onWebhook(({ webhooks }) =>
+    webhooks.reseal(webhook, { address: { ...BOX, key: 2 }, secrets: webhook.secrets }),
+  ),
+  'outbox.claim': after(givenDue, ({ outbox }) => outbox.claim(ID, 1_000)),
+  'outbox.record': onClaimed(({ outbox }) =>
+    outbox.record(
+      [
+        {
+          report: claimedPush,
+          reported: Uint8Array.of(1, 1, 1),
+          finished: true,
+          isComplete: true,
+        },
+      ],
+      1_000,
+    ),
+  ),
+  'outbox.release': onClaimed(({ outbox }) =>
+    outbox.release([{ report: claimedPush, delayMs: 1_000 }]),
+  ),
   'outbox.keepUnreported': {
-    'a push whose webhook is on': {
-      given: (db) => givenPastRetention(db, {}),
-      call: ({ outbox }) => outbox.keepUnreported([PUSH]),
-    },
-    'a push whose webhook is off': {
-      given: (db) => givenPastRetention(db, { off: { at: anHourAgo(), reason: 'gone' } }),
-      call: ({ outbox }) => outbox.keepUnreported([PUSH]),
-    },
+    'a push whose webhook is on': after(
+      (db) => givenPastRetention(db, {}),
+      ({ outbox }) => outbox.keepUnreported([PUSH]),
+    ),
+    'a push whose webhook is off': after(
+      (db) => givenPastRetention(db, { off: { at: anHourAgo(), reason: 'gone' } }),
+      ({ outbox }) => outbox.keepUnreported([PUSH]),
+    ),
   },
-  'outbox.replay': {
-    given: async (db) => {
-      await insertDocuments(db, 'pushes', push());
-      await insertDocuments(db, 'batches', batch({ _id: BATCH }));
-    },
-    call: ({ outbox }) =>
-      outbox.replay(webhook, { from: '', to: 'g' }, { pushes: 10, recipients: 10 }),
-  },
+  'outbox.replay': on({ pushes: push(), batches: batch({ _id: BATCH }) }, ({ outbox }) =>
+    outbox.replay(webhook, { from: '', to: 'g' }, { pushes: 10, recipients: 10 }),
+  ),
 };

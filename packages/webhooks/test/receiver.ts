@@ -15,17 +15,7 @@ export interface ReceivedRequest {
 }
 
 /** A receiver of webhooks over HTTP. */
-export interface Receiver {
-  url: string;
-  port: number;
-  /** All requests, including those whose response was an error. */
-  requests: ReceivedRequest[];
-  /** Requests whose signature is wrong. */
-  forged: number;
-  connections(): number;
-  respondWith(responder: Responder): void;
-  stop(): Promise<void>;
-}
+export type Receiver = Awaited<ReturnType<typeof startReceiver>>;
 
 /** Responds with a status and headers. */
 export function status(code: number, headers: Record<string, string> = {}): Responder {
@@ -33,7 +23,7 @@ export function status(code: number, headers: Record<string, string> = {}): Resp
 }
 
 /** Starts a receiver that accepts all requests, by default on a free port. */
-export async function startReceiver(secret: string, givenPort = 0): Promise<Receiver> {
+export async function startReceiver(secret: string, givenPort = 0) {
   const judge = new Webhook(secret);
   const sockets = new Set<Socket>();
   let connections = 0;
@@ -60,16 +50,18 @@ export async function startReceiver(secret: string, givenPort = 0): Promise<Rece
   server.listen(givenPort, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const receiver: Receiver = {
+  const receiver = {
     url: `http://127.0.0.1:${port}/hook`,
     port,
-    requests: [],
+    /** All requests, including those whose response was an error. */
+    requests: [] as ReceivedRequest[],
+    /** Requests whose signature is wrong. */
     forged: 0,
     connections: () => connections,
-    respondWith(next) {
+    respondWith(next: Responder): void {
       responder = next;
     },
-    async stop() {
+    async stop(): Promise<void> {
       const closed = once(server, 'close');
       server.close();
       for (const socket of sockets) socket.destroy();

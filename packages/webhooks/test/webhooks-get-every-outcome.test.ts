@@ -1,8 +1,8 @@
 import { splitTokens } from '@carillon/core/batch';
+import { newObjectId as newWebhook } from '@carillon/core/ids';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { processCounts } from '@carillon/core/process-counts';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
-import type { WebhookDocument } from '@carillon/store/documents';
 import { NOTIFY_INDEX } from '@carillon/store/notify-mark';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
@@ -24,33 +24,25 @@ import {
   type ReportProgress,
   unreportedRecipients,
 } from '../src/outbox.ts';
+import { APP, skipDelays } from './webhook-under-test.ts';
 
 const LEASE_MS = 60_000;
 const LIMITS = { pushes: 10, recipients: 10 };
 
 let database: StoreUnderTest;
-let webhooks = 0;
 beforeAll(async () => {
   database = await startStore();
 });
 afterAll(() => database?.stop());
 
-/** Returns the id of a webhook that no other test uses. */
-/** The app of the pushes that `insertPush` inserts. */
-const APP = 'a'.repeat(24);
-
-function newWebhook(): string {
-  webhooks += 1;
-  return `webhook${webhooks}`;
-}
-
 /** Builds the entries of a push that is reported to webhooks. */
 const entriesOf = (...ids: string[]) => ids.map((w) => ({ w, r: true as const, v: 0 }));
 
-/** Describes the events of a report, as `token outcome` or `finished`. */
+/** Describes the events of a report, as `token outcome`, `finished` or `device event`. */
 function describeReport(report: ClaimedReport): string[] {
-  const work = report.kind === 'devices' ? undefined : report.document.work;
-  const tokens = splitTokens(work?.tokens ?? '');
+  if (report.kind === 'devices')
+    return (report.entry.events ?? []).map((event) => `${report.id} ${event}`);
+  const tokens = splitTokens(report.document.work?.tokens ?? '');
   const recipients = unreportedRecipients(report).map(
     ({ position, code }) => `${tokens[position]} ${describeOutcome(code).outcome}`,
   );
@@ -59,7 +51,9 @@ function describeReport(report: ClaimedReport): string[] {
 
 /** Records that all events of a report were sent. */
 function reportedAll(report: ClaimedReport): ReportProgress {
-  const work = report.kind === 'devices' ? undefined : report.document.work;
+  if (report.kind === 'devices')
+    return { report, events: report.entry.events ?? [], isComplete: true };
+  const { work } = report.document;
   const reported = new Uint8Array(work?.n ?? 0);
   reported.set(report.entry.reported?.buffer ?? []);
   for (const { position, code } of unreportedRecipients(report)) reported[position] = code;
@@ -72,142 +66,186 @@ async function untilDue(): Promise<void> {
   await until(() => database.store.clock.now() > Number(localTime), { everyMs: 5 });
 }
 
-/** Claims and records until nothing is due; returns the reported events. */
+async function claimDue(webhook: string): Promise<ClaimedReport[]> {
+  await untilDue();
+  return database.store.outbox.claim(webhook, LEASE_MS);
+}
+
+const record = (reports: readonly ClaimedReport[]) =>
+  database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+
+/** Claims and records until nothing is due; returns the reported events, sorted. */
 async function drain(webhook: string): Promise<string[]> {
   const events: string[] = [];
-  await untilDue();
   for (;;) {
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
-    if (reports.length === 0) return events;
+    const reports = await claimDue(webhook);
+    if (reports.length === 0) return events.sort();
     events.push(...reports.flatMap(describeReport));
-    await database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+    await record(reports);
   }
 }
 
+/** Outcomes of devices that were offline. */
+const offline = (...tokens: string[]) =>
+  Object.fromEntries(tokens.map((token) => [token, OUTCOMES.inbox]));
+/** Events of recipients, and that of the end, sorted. */
+const ended = (events: readonly string[]) => [...events, 'finished'].sort();
+const all = (tokens: readonly string[], outcome: string) =>
+  tokens.map((token) => `${token} ${outcome}`).sort();
+
+const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
+const newReplayed = () => ({
+  _id: newWebhook(),
+  app: APP,
+  events: ['recipient.delivered' as const],
+});
 const complete = ({ id }: TestPush) =>
   database.store.pushCompletion.completeIfDone(id, RETENTION_MS);
 
 describe.each(SHAPES)('of a push that is %s,', (shape) => {
+  const insertFor = (webhook: string, recipients: number) =>
+    insertPush(database, newTokens(recipients), { shape, notify: entriesOf(webhook) });
+
   test('each outcome is reported once, and again when it changes', async () => {
     const webhook = newWebhook();
-    const tokens = newTokens(4);
-    const push = await insertPush(database, tokens, { shape, notify: entriesOf(webhook) });
-    const [delivered, failed, late, offline] = push.tokens as [string, string, string, string];
+    const push = await insertFor(webhook, 4);
+    const [delivered, failed, late, last] = push.tokens as [string, string, string, string];
     expect(await drain(webhook)).toEqual([]);
-    await deliver(database.store, push, {
-      [failed]: failureCode('inbox-full'),
-      [late]: OUTCOMES.inbox,
-      [offline]: OUTCOMES.inbox,
-    });
-    expect(await drain(webhook)).toEqual([`${delivered} delivered`, `${failed} failed`]);
+    const outcomes = { [failed]: failureCode('inbox-full'), ...offline(late, last) };
+    await deliver(database.store, push, outcomes);
+    expect(await drain(webhook)).toEqual([`${delivered} delivered`, `${failed} failed`].sort());
     await acknowledge(database, push, late);
     expect(await drain(webhook)).toEqual([`${late} delivered`]);
     await expire(database, push);
     await complete(push);
-    const last = await drain(webhook);
-    expect(last.sort()).toEqual([`${offline} expired`, 'finished'].sort());
+    expect(await drain(webhook)).toEqual(ended([`${last} expired`]));
     expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
   });
 
   test('a deletion and a finished push are reported', async () => {
     const webhook = newWebhook();
-    const deleted = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    const deleted = await insertFor(webhook, 2);
     await database.store.pushCompletion.markDeleted(APP, deleted.id);
     await complete(deleted);
-    const ends = deleted.tokens.map((token) => `${token} deleted`);
-    expect((await drain(webhook)).sort()).toEqual([...ends, 'finished'].sort());
-    const done = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    expect(await drain(webhook)).toEqual(ended(all(deleted.tokens, 'deleted')));
+    const done = await insertFor(webhook, 2);
     await deliver(database.store, done, {});
     await complete(done);
-    const receipts = done.tokens.map((token) => `${token} delivered`);
-    expect((await drain(webhook)).sort()).toEqual([...receipts, 'finished'].sort());
+    expect(await drain(webhook)).toEqual(ended(all(done.tokens, 'delivered')));
   });
 
   test('a receipt that arrives during the report leaves the work due', async () => {
     const webhook = newWebhook();
-    const push = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    const push = await insertFor(webhook, 2);
     const [first, second] = push.tokens as [string, string];
-    await deliver(database.store, push, {
-      [first]: OUTCOMES.inbox,
-      [second]: OUTCOMES.inbox,
-    });
+    await deliver(database.store, push, offline(first, second));
     await drain(webhook);
     await acknowledge(database, push, first);
-    await untilDue();
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    const reports = await claimDue(webhook);
     await acknowledge(database, push, second);
     // No other process may report the same work meanwhile.
     const others = await database.store.outbox.claim(webhook, LEASE_MS);
     expect(others.map(({ id }) => id)).not.toContain(reports[0]?.id);
-    await database.store.outbox.record([...reports, ...others].map(reportedAll), LEASE_MS);
+    await record([...reports, ...others]);
     const reported = [...reports, ...others].flatMap(describeReport);
-    expect([...reported, ...(await drain(webhook))].sort()).toEqual(
-      [`${first} delivered`, `${second} delivered`].sort(),
-    );
+    const rest = await drain(webhook);
+    expect([...reported, ...rest].sort()).toEqual(all([first, second], 'delivered'));
   });
+
+  test.each(['completed', 'expired'])(
+    'receipts from inboxes that were filled before its replay are reported when it is %s',
+    async (end) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(4), { shape });
+      const [first, read, second, last] = push.tokens as [string, string, string, string];
+      await deliver(database.store, push, offline(first, second, last));
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
+      for (const token of [first, second]) await acknowledge(database, push, token);
+      if (end === 'expired') await expire(database, push);
+      else await acknowledge(database, push, last);
+      await complete(push);
+      const ofLast = `${last} ${end === 'expired' ? end : 'delivered'}`;
+      expect(await drain(webhook._id)).toEqual(
+        ended([...all([first, second], 'delivered'), ofLast]),
+      );
+    },
+  );
+
+  test.each(['after', 'before'])(
+    'the outcomes of a claim before its replay, which is settled %s the report is recorded, are reported',
+    async (order) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(2), { shape });
+      const [id = ''] = push.batchIds;
+      const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
+      if (claimed === undefined) throw new Error('not claimed');
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      const reports = await claimDue(webhook._id);
+      expect(reports.flatMap(describeReport)).toEqual([]);
+      if (order === 'after') await record(reports);
+      const { n } = claimed.work;
+      await database.store.batchTable.settle({
+        ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
+        latenciesMs: new Uint32Array(n),
+      });
+      if (order === 'before') await record(reports);
+      await skipDelays(database, webhook._id);
+      const tokens = splitTokens(claimed.work.tokens);
+      expect(await drain(webhook._id)).toEqual(all(tokens, 'delivered'));
+    },
+  );
 });
 
 test('each webhook has reports of its own, and a lost claim changes nothing', async () => {
   const [up, down] = [newWebhook(), newWebhook()];
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(up, down) });
   await deliver(database.store, push, {}, { finish: true });
-  await untilDue();
-  const [report] = await database.store.outbox.claim(down, LEASE_MS);
+  const [report] = await claimDue(down);
   if (report === undefined) throw new Error('nothing is due');
-  expect(await drain(up)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+  expect(await drain(up)).toEqual(ended(all(push.tokens, 'delivered')));
   await database.store.outbox.release([{ report, delayMs: 1 }]);
-  await database.store.outbox.record([reportedAll(report)], LEASE_MS);
+  await record([report]);
   // The claim was released, so its record had no effect.
-  expect(await drain(down)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+  expect(await drain(down)).toEqual(ended(all(push.tokens, 'delivered')));
 });
 
 test('work that waits for a retry is not claimed early, also when there is more to report', async () => {
   const webhook = newWebhook();
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
-  await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
-  await untilDue();
-  const [report] = await database.store.outbox.claim(webhook, LEASE_MS);
+  await deliver(database.store, push, offline(...push.tokens));
+  const [report] = await claimDue(webhook);
   if (report === undefined) throw new Error('nothing is due');
   await database.store.outbox.release([{ report, delayMs: 3_600_000 }]);
   await acknowledge(database, push, push.tokens[0] ?? '');
   expect(await drain(webhook)).toEqual([]);
   expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
-  const past = new Date(Date.now() - 1_000);
-  const times = { 'notify.0.at': past, 'notify.0.until': past };
-  await database.pushes.updateOne({ _id: push.id }, { $set: times });
+  await skipDelays(database, webhook);
   expect(await drain(webhook)).toEqual([`${push.tokens[0]} delivered`]);
 });
 
 test('due work is found by the index alone, which has no entry of a push without webhooks', async () => {
   const webhook = newWebhook();
-  const pushes = await Promise.all(
-    [...'abcdefghij'].map(() => insertPush(database, newTokens(1), {})),
-  );
-  for (const push of pushes) await deliver(database.store, push, {});
-  const found = database.db.collection('pushes').find(
-    {
-      notify: { $elemMatch: { w: webhook, at: { $lte: new Date() } } },
-      'notify.at': { $exists: true },
-    },
-    { hint: NOTIFY_INDEX },
-  );
-  const { executionStats } = await found.explain('executionStats');
+  for (let n = 0; n < 10; n += 1)
+    await deliver(database.store, await insertPush(database, newTokens(1)), {});
+  const notify = { $elemMatch: { w: webhook, at: { $lte: new Date() } } };
+  const { executionStats } = await database.db
+    .collection('pushes')
+    .find({ notify, 'notify.at': { $exists: true } }, { hint: NOTIFY_INDEX })
+    .explain('executionStats');
   expect(executionStats.totalDocsExamined).toBe(0);
   expect(executionStats.totalKeysExamined).toBeLessThanOrEqual(1);
 });
 
 test('a replay reports everything again, also of pushes from before the webhook was created', async () => {
-  const _id = newWebhook();
+  const webhook = newReplayed();
   const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
   await deliver(database.store, push, {});
   await complete(push);
-  const webhook = { _id, app: APP, events: ['recipient.delivered' as const] };
-  const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
   for (const _ of ['first', 'again']) {
-    const replayed = await database.store.outbox.replay(webhook, range, LIMITS);
+    const replayed = await database.store.outbox.replay(webhook, range(push), LIMITS);
     expect(replayed).toEqual({ pushes: 1 });
-    const reported = push.tokens.map((token) => `${token} delivered`);
-    expect((await drain(_id)).sort()).toEqual([...reported, 'finished'].sort());
+    expect(await drain(webhook._id)).toEqual(ended(all(push.tokens, 'delivered')));
   }
 });
 
@@ -217,96 +255,16 @@ test('one call of a replay marks pushes of a bounded number of recipients, and a
   for (const recipients of [1, 1, 3, 1])
     pushes.push(await insertPush(database, newTokens(recipients)));
   const ids = pushes.map(({ id }) => id);
-  let from = `${ids[0]?.slice(0, -1)}`;
   const marked: number[] = [];
-  for (;;) {
+  for (let from = ids[0]?.slice(0, -1); from !== undefined; ) {
     const range = { from, to: `${ids[3]}~` };
     const limits = { pushes: 10, recipients: 2 };
     const replayed = await database.store.outbox.replay(webhook, range, limits);
     marked.push(replayed.pushes);
-    if (replayed.last === undefined) break;
     from = replayed.last;
   }
   expect(marked).toEqual([2, 1, 1]);
   expect(await database.store.outbox.countPending(webhook._id, 10)).toBe(4);
-});
-
-describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (shape) => {
-  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
-  const newReplayed = () => ({
-    ...{ _id: newWebhook(), app: APP },
-    events: ['recipient.delivered' as const],
-  });
-
-  test('receipts from inboxes that were filled before are reported at its end', async () => {
-    const webhook = newReplayed();
-    const push = await insertPush(database, newTokens(3), { shape });
-    const [read, replayed, offline] = push.tokens as [string, string, string];
-    await deliver(database.store, push, {
-      [replayed]: OUTCOMES.inbox,
-      [offline]: OUTCOMES.inbox,
-    });
-    await database.store.outbox.replay(webhook, range(push), LIMITS);
-    expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
-    await acknowledge(database, push, replayed);
-    await acknowledge(database, push, offline);
-    await complete(push);
-    expect((await drain(webhook._id)).sort()).toEqual(
-      [`${replayed} delivered`, `${offline} delivered`, 'finished'].sort(),
-    );
-  });
-
-  test('receipts are also reported if the push expires', async () => {
-    const webhook = newReplayed();
-    const push = await insertPush(database, newTokens(4), { shape });
-    const [first, second, third, last] = push.tokens as [string, string, string, string];
-    await deliver(database.store, push, {
-      [first]: OUTCOMES.inbox,
-      [second]: OUTCOMES.inbox,
-      [last]: OUTCOMES.inbox,
-    });
-    await database.store.outbox.replay(webhook, range(push), LIMITS);
-    expect(await drain(webhook._id)).toEqual([`${third} delivered`]);
-    await acknowledge(database, push, first);
-    await acknowledge(database, push, second);
-    await expire(database, push);
-    await complete(push);
-    expect((await drain(webhook._id)).sort()).toEqual(
-      [`${first} delivered`, `${second} delivered`, `${last} expired`, 'finished'].sort(),
-    );
-  });
-
-  test.each([
-    ['after', false],
-    ['before', true],
-  ])(
-    'the outcomes of an earlier claim, which is settled %s the report is recorded, are reported',
-    async (_, isEarly) => {
-      const webhook = newReplayed();
-      const push = await insertPush(database, newTokens(2), { shape });
-      const [id = ''] = push.batchIds;
-      const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
-      if (claimed === undefined) throw new Error('not claimed');
-      await database.store.outbox.replay(webhook, range(push), LIMITS);
-      await untilDue();
-      const reports = await database.store.outbox.claim(webhook._id, LEASE_MS);
-      expect(reports.flatMap(describeReport)).toEqual([]);
-      const record = () => database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
-      if (!isEarly) await record();
-      const { n } = claimed.work;
-      await database.store.batchTable.settle({
-        ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
-        latenciesMs: new Uint32Array(n),
-      });
-      if (isEarly) await record();
-      const holders = shape === 'in the push' ? database.pushes : database.batches;
-      const at = new Date(Date.now() - 1_000);
-      const waiting = { _id: id, 'notify.at': { $exists: true } };
-      await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
-      const tokens = splitTokens(claimed.work.tokens);
-      expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
-    },
-  );
 });
 
 describe('a push past its retention', () => {
@@ -319,8 +277,8 @@ describe('a push past its retention', () => {
   ): Promise<TestPush> {
     slot += 1;
     await database.db
-      .collection<Pick<WebhookDocument, '_id' | 'app' | 'events' | 'slot'>>('webhooks')
-      .insertOne({ _id: webhook, app: APP, events: [...events], slot });
+      .collection<{ _id: string; app: string }>('webhooks')
+      .insertOne({ _id: webhook, app: APP, ...{ events: [...events], slot } });
     const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
     await deliver(database.store, push, {}, { finish: true });
     await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
@@ -341,33 +299,27 @@ describe('a push past its retention', () => {
     expect(await isStored(push)).toBe(false);
   });
 
-  test.each<[string, (push: TestPush, webhook: string) => Promise<unknown>]>([
-    [
-      'after three days',
-      ({ id }) => database.pushes.updateOne({ _id: id }, { $set: { keepUntil: past } }),
-    ],
-    [
-      'at once when its webhook is off',
-      (_, webhook) => database.store.webhooks.turnOffOf(APP, webhook),
-    ],
-  ])('is removed %s, and its events are counted as dropped', async (_what, change) => {
-    const webhook = newWebhook();
-    const push = await insertUnreported(webhook);
-    await change(push, webhook);
-    await purge();
-    expect(await isStored(push)).toBe(false);
-    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
-  });
+  const expireKeeping = ({ id }: TestPush) =>
+    database.pushes.updateOne({ _id: id }, { $set: { keepUntil: past } });
+  const turnOff = (_: TestPush, webhook: string) => database.store.webhooks.turnOffOf(APP, webhook);
 
-  test('drops only events that the webhook wants, which the metrics count', async () => {
-    const webhook = newWebhook();
-    const before = processCounts.webhookEventsDropped;
-    const push = await insertUnreported(webhook, ['push.finished', 'recipient.failed']);
-    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
-    await purge();
-    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 1 });
-    expect(processCounts.webhookEventsDropped - before).toBe(1);
-  });
+  test.each([
+    ['after three days', WEBHOOK_EVENTS, expireKeeping, 3],
+    ['at once when its webhook is off', WEBHOOK_EVENTS, turnOff, 3],
+    ['with the events that are wanted', ['push.finished', 'recipient.failed'], expireKeeping, 1],
+  ] as const)(
+    'is removed %s, which are counted as dropped',
+    async (_what, events, change, count) => {
+      const webhook = newWebhook();
+      const before = processCounts.webhookEventsDropped;
+      const push = await insertUnreported(webhook, events);
+      await change(push, webhook);
+      await purge();
+      expect(await isStored(push)).toBe(false);
+      expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: count });
+      expect(processCounts.webhookEventsDropped - before).toBe(count);
+    },
+  );
 });
 
 describe('events of a device', () => {
@@ -385,54 +337,25 @@ describe('events of a device', () => {
     return _id;
   }
 
-  /** Claims and records until nothing is due; returns the events by device. */
-  async function drainDevices(webhook: string): Promise<string[]> {
-    const reported: string[] = [];
-    await untilDue();
-    for (;;) {
-      const reports = await database.store.outbox.claim(webhook, LEASE_MS);
-      if (reports.length === 0) return reported.sort();
-      reported.push(
-        ...reports.flatMap(({ id, entry }) => (entry.events ?? []).map((e) => `${id} ${e}`)),
-      );
-      const progress = reports.map((report) => {
-        return { report, events: report.entry.events ?? [], isComplete: true };
-      });
-      await database.store.outbox.record(progress, LEASE_MS);
-    }
-  }
-
   test('are reported once, and then removed from the device', async () => {
     const { devices, deletedDevices } = database.store;
     const earlier = await devices.register(app, 'android');
     const webhook = await addKnown();
     const address = { channel: 'fcm', address: 'fcm1' } as const;
     const { token } = await devices.register(app, 'android', address);
-    expect(await drainDevices(webhook)).toEqual([`${token} registered`]);
+    expect(await drain(webhook)).toEqual([`${token} registered`]);
     const gone = { token, address: 'fcm1', flag: 'uninstalled' } as const;
     await devices.flagGone(app, [gone]);
     await devices.flagGone(app, [gone]);
     await deletedDevices.markDeleted(app, earlier.token);
-    expect(await drainDevices(webhook)).toEqual(
+    expect(await drain(webhook)).toEqual(
       [`${token} uninstalled`, `${earlier.token} deleted`].sort(),
     );
     // The same installation registers again: the other device is deleted.
     const { token: newer, replaced } = await devices.register(app, 'android', address);
     expect(replaced).toEqual([token]);
-    expect(await drainDevices(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
+    expect(await drain(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
     expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
-  });
-
-  test('that occur during a report are reported afterwards', async () => {
-    const webhook = await addKnown();
-    const { token } = await database.store.devices.register(app, 'android');
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
-    await database.store.deletedDevices.markDeleted(app, token);
-    const progress = reports.map((report) => {
-      return { report, events: report.entry.events ?? [], isComplete: true };
-    });
-    await database.store.outbox.record(progress, LEASE_MS);
-    expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
   });
 
   test('are removed with their webhook, and those of other webhooks stay', async () => {
@@ -455,25 +378,22 @@ describe('events of a device', () => {
 
   test('that occur again during a report are reported again', async () => {
     const webhook = await addKnown();
+    const { devices } = database.store;
     const address = { channel: 'fcm', address: 'fcm2' } as const;
-    const { token } = await database.store.devices.register(app, 'android', address);
-    await drainDevices(webhook);
-    const uninstall = () =>
-      database.store.devices.flagGone(app, [{ token, address: 'fcm2', flag: 'uninstalled' }]);
+    const { token } = await devices.register(app, 'android', address);
+    await drain(webhook);
+    const gone = { token, address: 'fcm2', flag: 'uninstalled' } as const;
+    const uninstall = () => devices.flagGone(app, [gone]);
     await uninstall();
-    await untilDue();
-    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    const reports = await claimDue(webhook);
     // The app is installed and removed again.
     await database.db
       .collection<{ _id: string }>('devices')
       .updateOne({ _id: token }, { $unset: { uninstalled: true } });
     await uninstall();
-    const progress = reports.map((report) => {
-      return { report, events: report.entry.events ?? [], isComplete: true };
-    });
-    await database.store.outbox.record(progress, LEASE_MS);
-    expect(await drainDevices(webhook)).toEqual([`${token} uninstalled`]);
-    const device = await database.store.devices.find(token);
+    await record(reports);
+    expect(await drain(webhook)).toEqual([`${token} uninstalled`]);
+    const device = await devices.find(token);
     expect(device?.notify?.map(({ w }) => w)).not.toContain(webhook);
   });
 });

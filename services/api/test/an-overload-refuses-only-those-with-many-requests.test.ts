@@ -1,19 +1,22 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError } from '@carillon/core/api-error';
 import { beforeEach, expect, test } from '@jest/globals';
-import { until } from '../../../test/support/until.ts';
 import { createAdmission } from '../src/http/admission.ts';
+import { createTestClock } from './edge.ts';
 
 /** Requests in progress of an account that sends many. */
 const MANY = 64;
-/** Longer than a tick of the deadlines. */
-const TICK_MS = 200;
+/** After it requests are slow. */
+const SLOW_MS = 1_100;
+/** A request that waits for longer is refused. */
+const MAX_WAIT_MS = 1_500;
 
+let clock: ReturnType<typeof createTestClock>;
 let admit: ReturnType<typeof createAdmission>;
 /** Ends the requests in progress. */
 let database: PromiseWithResolvers<string>;
 beforeEach(() => {
-  admit = createAdmission();
+  clock = createTestClock();
+  admit = createAdmission(undefined, clock);
   database = Promise.withResolvers();
 });
 
@@ -32,6 +35,7 @@ async function isRefused(account: string): Promise<boolean> {
 
 test('many requests are admitted as long as they are not slow', async () => {
   const requests = startMany('busy');
+  clock.pass(900);
   expect(await isRefused('busy')).toBe(false);
   database.resolve('ok');
   expect(await Promise.all(requests)).toEqual(Array.from({ length: MANY }, () => 'ok'));
@@ -39,7 +43,7 @@ test('many requests are admitted as long as they are not slow', async () => {
 
 test('an account with many slow requests is refused, and one with few requests is not', async () => {
   const requests = startMany('busy');
-  await until(() => isRefused('busy'));
+  clock.pass(SLOW_MS);
   const others = ['calm', 'calm', 'calm', 'calm', 'another'].map((account) =>
     admit(account, 0, wait),
   );
@@ -52,36 +56,39 @@ test('an account with many slow requests is refused, and one with few requests i
 
 test('failed requests are no longer counted', async () => {
   const requests = startMany('busy').map((request) => request.catch(String));
-  await until(() => isRefused('busy'));
+  clock.pass(SLOW_MS);
   database.reject(new Error('no response'));
   expect(await Promise.all(requests)).toContain('Error: no response');
   expect(await isRefused('busy')).toBe(false);
 });
 
-/** Starts many requests of an account, and waits until each is slow: others would raise the limit when they end. */
-async function overload(account: string): Promise<Promise<string>[]> {
+/** Starts many requests of an account, each of which is slow: others would raise the limit when they end. */
+function overload(account: string): Promise<string>[] {
   const requests = startMany(account);
-  await until(() => isRefused(account));
-  await sleep(TICK_MS);
+  clock.pass(SLOW_MS);
   return requests;
 }
 
 test('a small request over the limit is admitted when others have ended', async () => {
-  const requests = await overload('busy');
+  const requests = overload('busy');
   const more = startMany('busy');
   database.resolve('ok');
   expect(await Promise.all([...requests, ...more])).toContain('ok');
 });
 
 test('a request that waits too long is refused', async () => {
-  const requests = await overload('busy');
-  await expect(admit('busy', 0, wait)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+  const requests = overload('busy');
+  const late = expect(admit('busy', 0, wait)).rejects.toMatchObject({
+    code: 'SERVICE_UNAVAILABLE',
+  });
+  clock.pass(MAX_WAIT_MS);
+  await late;
   database.resolve('ok');
   await Promise.all(requests);
 });
 
 test('the waiting requests of an account do not keep another account from waiting', async () => {
-  const requests = await overload('busy');
+  const requests = overload('busy');
   const moderate = startMany('moderate');
   const waiting = Array.from({ length: 300 }, () => admit('busy', 0, wait).catch(String));
   expect(await Promise.race([...waiting, ...moderate])).toContain('unavailable');
@@ -91,7 +98,7 @@ test('the waiting requests of an account do not keep another account from waitin
 });
 
 test('of too many waiting requests of an account the oldest is refused', async () => {
-  const requests = await overload('busy');
+  const requests = overload('busy');
   const waiting = Array.from({ length: 257 }, () => admit('busy', 0, wait).catch(String));
   expect(await Promise.race(waiting)).toContain('unavailable');
   database.resolve('ok');
@@ -102,7 +109,7 @@ test('of too many waiting requests of an account the oldest is refused', async (
 });
 
 test('accounts that wait take turns', async () => {
-  const requests = await overload('busy');
+  const requests = overload('busy');
   const order: string[] = [];
   const record = (account: string) => admit(account, 0, async () => void order.push(account));
   // As many as the account may have in progress.

@@ -1,5 +1,3 @@
-import { createLogger } from '@carillon/runtime/logger';
-import { createMetrics } from '@carillon/runtime/metrics';
 import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import {
@@ -9,8 +7,7 @@ import {
   type UnfinishedRequest,
 } from '../../../test/support/attacks/unfinished-request.ts';
 import { until } from '../../../test/support/until.ts';
-import { createRouting } from '../src/http/routing.ts';
-import { serve } from '../src/http/server.ts';
+import { callerOf, type Edge, startEdge } from './edge.ts';
 
 const KILOBYTE = 1_024;
 const MEGABYTE = 1_024 * KILOBYTE;
@@ -20,7 +17,7 @@ const LARGE = 400 * KILOBYTE;
 /** A large body, which alone is below the share of its owner. */
 const MODERATE = 100 * KILOBYTE;
 
-let server: Awaited<ReturnType<typeof serve>>;
+let server: Edge;
 let open: UnfinishedRequest[];
 /** Accounts of the bodies whose reading was stopped, and of those whose reading went on. */
 let waiting: string[];
@@ -37,36 +34,31 @@ afterEach(async () => {
 
 /** Starts a server with 1 MB for bodies; the key of a request is the name of its account. */
 async function startServer(hasAddressLimits: boolean): Promise<void> {
-  const routing = createRouting({
-    log: createLogger('bodies', 'fatal'),
-    metrics: createMetrics(),
-    async authenticate(request) {
-      const _id = new URL(request.url, 'http://localhost').searchParams.get('api_key') ?? '';
-      request.once('pause', () => {
-        waiting.push(_id);
-        request.once('resume', () => resumed.push(_id));
-      });
-      return {
-        app: { _id: 'a', account: _id, name: 'n', createdAt: new Date() },
-        account: { _id, name: 'n', plan: 'pro', createdAt: new Date() },
-        apiKey: 'k',
-      };
+  server = await startEdge(
+    ({ withApiKey }) =>
+      (router) =>
+        router.post(
+          '/accept',
+          withApiKey({ maxBodyBytes: MAX_BODY_BYTES }, async () => ({})),
+        ),
+    {
+      async authenticate(request) {
+        const account = new URL(request.url, 'http://x').searchParams.get('api_key') ?? '';
+        request.once('pause', () => {
+          waiting.push(account);
+          request.once('resume', () => resumed.push(account));
+        });
+        return callerOf(account);
+      },
+      readBody: createBodyReader({ budgetBytes: MEGABYTE, hasAddressLimits }),
     },
-    countRequest: async () => undefined,
-    readBody: createBodyReader({ budgetBytes: MEGABYTE, hasAddressLimits }),
-    onUnexpectedError: () => undefined,
-  });
-  const accept = routing.withApiKey({ maxBodyBytes: MAX_BODY_BYTES }, async () => ({ done: true }));
-  server = await serve({ host: '127.0.0.1', port: 0 }, routing, [
-    (router) => router.post('/accept', accept),
-  ]);
+  );
 }
 
 /** Announces a body. */
 async function announce(account: string, contentLength: number): Promise<UnfinishedRequest> {
-  const base = `http://127.0.0.1:${server.port}`;
   const path = `/accept?api_key=${account}`;
-  const request = await openUnfinishedRequest(base, path, { contentLength, sent: 0 });
+  const request = await openUnfinishedRequest(server.url, path, { contentLength, sent: 0 });
   open.push(request);
   return request;
 }
@@ -78,9 +70,8 @@ async function sendAlmostAll(account: string, bytes: number) {
   return { ...request, finish: () => request.socket.write('}') };
 }
 
-async function untilStatus({ text }: Pick<UnfinishedRequest, 'text'>): Promise<number> {
-  return (await until(() => parseResponse(text()), { timeoutMs: 20_000 })).status;
-}
+const untilStatus = async ({ text }: Pick<UnfinishedRequest, 'text'>): Promise<number> =>
+  (await until(() => parseResponse(text()))).status;
 
 test('a body waits while its address holds more than its share, and a stalled one is aborted for it', async () => {
   await startServer(true);

@@ -8,9 +8,6 @@ import { createRateCounter } from '@carillon/presence/rate-counter';
 import type { Redis } from '@carillon/presence/redis';
 import { createSlots } from '@carillon/presence/slots';
 import { createProducers, type Producers } from '@carillon/queue/producers';
-import { createLogger } from '@carillon/runtime/logger';
-import { createMetrics } from '@carillon/runtime/metrics';
-import { createBodyReader } from '@carillon/runtime/read-body';
 import type { PushDocument } from '@carillon/store/documents';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { startRedis, type TestServer } from '../../../packages/presence/test/start-server.ts';
@@ -20,8 +17,7 @@ import { EXPORTS_PER_APP, exportRoutes } from '../src/export/routes.ts';
 import { createAuthenticator } from '../src/http/authenticate.ts';
 import { createKeyUseRecorder } from '../src/http/key-uses.ts';
 import { createRateLimits } from '../src/http/rate-limits.ts';
-import { createRouting } from '../src/http/routing.ts';
-import { serve } from '../src/http/server.ts';
+import { startEdge } from './edge.ts';
 
 const PEPPER = 'p'.repeat(32);
 /** More than the buffers of two sockets hold: an export ends only if its client reads. */
@@ -74,9 +70,9 @@ afterAll(async () => {
 });
 
 /** Waits until no export of the app holds a slot. */
-async function untilSlotsAreFree(timeoutMs = 10_000): Promise<void> {
+async function untilSlotsAreFree(): Promise<void> {
   const areFree = async () => (await connection.zcard(`slots:export:${app}`)) === 0;
-  await until(areFree, { timeoutMs, what: 'free slots' });
+  await until(areFree, { timeoutMs: 30_000, what: 'free slots' });
 }
 
 async function insertPushes(): Promise<void> {
@@ -95,27 +91,26 @@ async function insertPushes(): Promise<void> {
 /** Starts the routes of exports as an API process has them, and returns the port. */
 async function startApi(idleMs?: number): Promise<number> {
   const { store } = database;
+  const onError = (error: unknown) => void cuts.push(error);
   const rateLimits = createRateLimits(createRateCounter(presence, ignore), false);
-  const routing = createRouting({
-    ...{ log: createLogger('exports', 'fatal'), metrics: createMetrics() },
+  const stopping = new AbortController();
+  const slots = createSlots(presence, EXPORTS_PER_APP, ignore);
+  const limits = {
+    slots,
+    signal: stopping.signal,
+    onError,
+    ...(idleMs !== undefined && { idleMs }),
+  };
+  const { port, stop } = await startEdge((routing) => exportRoutes(routing, store, limits), {
     authenticate: createAuthenticator(store.keys, PEPPER, rateLimits, keyUses),
     countRequest: rateLimits.countRequest,
-    readBody: createBodyReader(),
-    onUnexpectedError: (error) => cuts.push(error),
+    onUnexpectedError: onError,
   });
-  const stopping = new AbortController();
-  const routes = exportRoutes(routing, store, {
-    slots: createSlots(presence, EXPORTS_PER_APP, ignore),
-    signal: stopping.signal,
-    onError: (error) => cuts.push(error),
-    ...(idleMs !== undefined && { idleMs }),
-  });
-  const server = await serve({ host: '127.0.0.1', port: 0 }, routing, [routes]);
   stops.push(async () => {
     stopping.abort();
-    await server.stop();
+    await stop();
   });
-  return server.port;
+  return port;
 }
 
 async function newKey(): Promise<{ id: string; key: string }> {
@@ -137,10 +132,12 @@ async function beginExport(port: number, key: string): Promise<Socket> {
 
 /** Reads until the server closes the connection, cleanly or not. */
 async function readToEnd(socket: Socket): Promise<string> {
-  const chunks: Buffer[] = [];
-  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  let text = '';
+  socket.setEncoding('latin1').on('data', (chunk: string) => {
+    text += chunk;
+  });
   await new Promise((resolve) => socket.once('close', resolve));
-  return Buffer.concat(chunks).toString();
+  return text;
 }
 
 const codeOf = async (port: number, key: string): Promise<string | undefined> => {
@@ -158,32 +155,19 @@ function expectCut(text: string): void {
 
 describe('an export in progress', () => {
   test.each([
-    [
-      'a revoked key',
-      'INVALID_API_KEY',
-      (id: string) => database.store.keys.revoke(id),
-      () => Promise.resolve(),
-    ],
-    [
-      'a suspended account',
-      'ACCOUNT_SUSPENDED',
-      () => database.store.accounts.suspend(account),
-      () => database.store.accounts.resume(account),
-    ],
-  ] as const)(
-    'is cut after %s, as new requests are refused',
-    async (_what, code, take, restore) => {
-      const port = await startApi();
-      const { id, key } = await newKey();
-      const socket = await beginExport(port, key);
-      await take(id);
-      // The process caches keys for seconds.
-      await until(async () => (await codeOf(port, key)) === code, { timeoutMs: 30_000 });
-      expectCut(await readToEnd(socket));
-      expect(cuts).toEqual([expect.objectContaining({ code })]);
-      await restore();
-    },
-  );
+    ['a revoked key', 'INVALID_API_KEY', (id: string) => database.store.keys.revoke(id)],
+    ['a suspended account', 'ACCOUNT_SUSPENDED', () => database.store.accounts.suspend(account)],
+  ])('is cut after %s, as new requests are refused', async (_what, code, take) => {
+    const port = await startApi();
+    const { id, key } = await newKey();
+    const socket = await beginExport(port, key);
+    await take(id);
+    // The process caches keys for seconds.
+    await until(async () => (await codeOf(port, key)) === code, { timeoutMs: 30_000 });
+    expectCut(await readToEnd(socket));
+    expect(cuts).toEqual([expect.objectContaining({ code })]);
+    await database.store.accounts.resume(account);
+  });
 
   test('is cut when the process stops', async () => {
     const { key } = await newKey();
@@ -209,7 +193,7 @@ describe('a client that reads nothing', () => {
     const { key } = await newKey();
     const idle = [await beginExport(port, key), await beginExport(port, key)];
     // Without the cut they would hold the slots forever: their data exceed every buffer.
-    await untilSlotsAreFree(30_000);
+    await untilSlotsAreFree();
     expect(await codeOf(port, key)).toBeUndefined();
     for (const socket of idle) expectCut(await readToEnd(socket));
   });

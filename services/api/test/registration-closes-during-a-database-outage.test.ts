@@ -40,7 +40,6 @@ afterAll(async () => {
   await proxy?.stop();
   await mongod?.stop();
 });
-const responds = async (): Promise<void> => undefined;
 
 /** Errors of a request that was slow, or that was too long without a response of MongoDB. */
 const TIMEOUTS: [string, Error][] = [
@@ -78,77 +77,54 @@ describe.each(TIMEOUTS)('%s', (_error, error) => {
   });
 });
 
-describe('a failed lookup of a device', () => {
-  test('is reported and closes registration; a lookup without a result does not', async () => {
-    const outageWatch = createOutageWatch(responds);
-    const reported: unknown[] = [];
-    const noteFailure = (error: unknown) => {
-      reported.push(error);
-      outageWatch.noteFailure(error);
-    };
-    const authenticate = () =>
-      authenticateDevice(
-        store,
-        { authKeys: [], outageWatch: { ...outageWatch, noteFailure } },
-        TOKEN,
-        'auth',
-      ).catch((error: unknown) => error);
-    expect(await authenticate()).toMatchObject({ code: 'INVALID_DEVICE_AUTH' });
-    expect([reported, outageWatch.isHealthy()]).toEqual([[], true]);
-    proxy.cut();
-    const error = await authenticate();
-    expect(error).not.toBeInstanceOf(ApiError);
-    expect(reported).toHaveLength(1);
-    expect(reported[0]).toBe(error);
-    expect(outageWatch.isHealthy()).toBe(false);
-  }, 30_000);
+test('a failed lookup of a device is reported and closes registration; a lookup without a result does not', async () => {
+  const outageWatch = createOutageWatch(async () => undefined);
+  const reported: unknown[] = [];
+  const noteFailure = (error: unknown) => {
+    reported.push(error);
+    outageWatch.noteFailure(error);
+  };
+  const authenticate = () =>
+    authenticateDevice(
+      store,
+      { authKeys: [], outageWatch: { ...outageWatch, noteFailure } },
+      TOKEN,
+      'auth',
+    ).catch((error: unknown) => error);
+  expect(await authenticate()).toMatchObject({ code: 'INVALID_DEVICE_AUTH' });
+  expect([reported, outageWatch.isHealthy()]).toEqual([[], true]);
+  proxy.cut();
+  const error = await authenticate();
+  expect(error).not.toBeInstanceOf(ApiError);
+  expect(reported).toHaveLength(1);
+  expect(reported[0]).toBe(error);
+  expect(outageWatch.isHealthy()).toBe(false);
 });
 
-/** Checks whether registration is open after a lookup failed with this error. */
-function isHealthyAfter(error: Error): boolean {
-  const { noteFailure, isHealthy } = createOutageWatch(responds);
-  noteFailure(error);
-  return isHealthy();
-}
+type Note = 'noteFailure' | 'noteUnexpectedError';
 
-describe('registration stays open', () => {
-  test.each<[string, Error]>([
-    ['a programming error', new TypeError('x is undefined')],
-    ['a conflict between registrations of one address', new AddressConflictError()],
-    ['a document that is not valid BSON', createServerError(22)],
-    ['a document that is too large', createServerError(10_334)],
-    ['a key that is too long', createServerError(17_280)],
-    ['a duplicate key', createServerError(11_000)],
-    ['a document that fails validation', createServerError(121)],
-  ])('after %s', (_error, error) => {
-    expect(isHealthyAfter(error)).toBe(true);
-  });
-
-  test('after a client closed its own connection', () => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(responds);
-    noteUnexpectedError(SOCKET_RESET);
-    expect(isHealthy()).toBe(true);
-  });
-});
-
-describe('registration closes', () => {
-  test.each<[string, Error]>([
-    ['a broken connection', new MongoNetworkError('cut')],
-    ['a broken connection reported as a system error', SOCKET_RESET],
-    ['a lookup that timed out', new TimeoutError('late')],
-    ['a failed server selection', new MongoServerSelectionError('away', {} as never)],
-    ['a primary that steps down', createServerError(189)],
-    ['a server that shuts down', createServerError(91)],
-    ['a write that no majority acknowledged', createServerError(64)],
-    ['a failed authentication at the server', createServerError(18)],
-    ['an error that the driver labels as retryable', createServerError(1, ['RetryableWriteError'])],
-  ])('after %s', (_error, error) => {
-    expect(isHealthyAfter(error)).toBe(false);
-  });
-
-  test('after a request without a connection to MongoDB', () => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(responds);
-    noteUnexpectedError(new MongoNetworkError('cut'));
-    expect(isHealthy()).toBe(false);
-  });
+// After the failure of a lookup, or of a request.
+test.each<[isOpen: boolean, error: string, Error, note?: Note]>([
+  [true, 'a programming error', new TypeError('x is undefined')],
+  [true, 'a conflict between registrations of one address', new AddressConflictError()],
+  [true, 'a document that is not valid BSON', createServerError(22)],
+  [true, 'a document that is too large', createServerError(10_334)],
+  [true, 'a key that is too long', createServerError(17_280)],
+  [true, 'a duplicate key', createServerError(11_000)],
+  [true, 'a document that fails validation', createServerError(121)],
+  [true, 'a client that closed its own connection', SOCKET_RESET, 'noteUnexpectedError'],
+  [false, 'a broken connection', new MongoNetworkError('cut')],
+  [false, 'a broken connection reported as a system error', SOCKET_RESET],
+  [false, 'a lookup that timed out', new TimeoutError('late')],
+  [false, 'a failed server selection', new MongoServerSelectionError('away', {} as never)],
+  [false, 'a primary that steps down', createServerError(189)],
+  [false, 'a server that shuts down', createServerError(91)],
+  [false, 'a write that no majority acknowledged', createServerError(64)],
+  [false, 'a failed authentication at the server', createServerError(18)],
+  [false, 'what the driver labels as retryable', createServerError(1, ['RetryableWriteError'])],
+  [false, 'a request without MongoDB', new MongoNetworkError('cut'), 'noteUnexpectedError'],
+])('registration is open: %p, after %s', (isOpen, _name, error, note = 'noteFailure') => {
+  const watch = createOutageWatch(async () => undefined);
+  watch[note](error);
+  expect(watch.isHealthy()).toBe(isOpen);
 });

@@ -5,6 +5,7 @@ import { AdminError } from '@carillon/admin/admin-error';
 import { describe, expect, test } from '@jest/globals';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { toAdminFailure } from '../src/failure.ts';
+import { createSecondsParser, parseTimestamp } from '../src/option-parsers.ts';
 import { findStack } from '../src/stack.ts';
 import { runCarillon } from './run-carillon.ts';
 
@@ -31,39 +32,39 @@ function createStackHome(): string {
 
 describe('an invalid command line', () => {
   test.each([
-    [[]],
-    [['nonsense']],
-    [['account']],
-    [['account', 'create']],
-    [['account', 'create', 'a', '--plan', 'gold']],
-    [['account', 'limit', 'id', '-1']],
-    [['account', 'limit', 'id', '1.5']],
-    [['account', 'suspend', 'id', 'x']],
-    [['app', 'create', 'name']],
-    [['app', 'set', 'id']],
-    [['app', 'set', 'id', '--payload-limit', '0']],
-    [['push', 'send', '--to', 'a', '--data', '[1]']],
-    [['push', 'send', '--to', ',', '--data', '{}']],
-    [['push', 'send', '--to', 'a', '--data', '{']],
-    [['push', 'send', '--data', '{}']],
-    [['doctor', '--gently']],
-    [['simulate', '--app', 'id', '--devices', '-1']],
-    [['credential', 'apns', '--app', 'id']],
-    [['credential', 'apns', '--app', 'id', '--key', 'a', '--certificate', 'b']],
-    [['credential', 'fcm', '--app', 'id']],
-    [['credential', 'fcm', '--app', 'id', '--service-account', 'a', '--gateway', 'nowhere']],
-    [['credential', 'remove', 'pigeon', '--app', 'id']],
-    [['app', 'set', 'id', '--fcm-fallback', '-1']],
-    [['app', 'set', 'id', '--bundle-id', 'com.example.*']],
-    [['app', 'set', 'id', '--web-host', 'https://example.com']],
-    [['app', 'list', '--limit', '0']],
-    [['push', 'list']],
-    [['push', 'send', '--to', 'a', '--data', '{}', '--ttl', '1w']],
-    [['push', 'send', '--to', 'a', '--data', '{}', '--schedule', 'tomorrow']],
-    [['push', 'send', '--to', 'a', '--data', '{}', '--notification', 'Hello']],
-    [['push', 'send', '--to', 'a', '--data', '{}', '--idempotency-key', '\n']],
-  ])('%j exits with 2 and a message', async (args) => {
-    const { code, out, err } = await runCarillon(args);
+    '',
+    'nonsense',
+    'account',
+    'account create',
+    'account create a --plan gold',
+    'account limit id -1',
+    'account limit id 1.5',
+    'account suspend id x',
+    'app create name',
+    'app set id',
+    'app set id --payload-limit 0',
+    'push send --to a --data [1]',
+    'push send --to , --data {}',
+    'push send --to a --data {',
+    'push send --data {}',
+    'doctor --gently',
+    'simulate --app id --devices -1',
+    'credential apns --app id',
+    'credential apns --app id --key a --certificate b',
+    'credential fcm --app id',
+    'credential fcm --app id --service-account a --gateway nowhere',
+    'credential remove pigeon --app id',
+    'app set id --fcm-fallback -1',
+    'app set id --bundle-id com.example.*',
+    'app set id --web-host https://example.com',
+    'app list --limit 0',
+    'push list',
+    'push send --to a --data {} --ttl 1w',
+    'push send --to a --data {} --schedule tomorrow',
+    'push send --to a --data {} --notification Hello',
+    'push send --to a --data {} --idempotency-key \n',
+  ])('carillon %s exits with 2 and a message', async (line) => {
+    const { code, out, err } = await runCarillon(line === '' ? [] : line.split(' '));
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(/\w/);
   });
@@ -87,14 +88,14 @@ test('help and version exit with 0', async () => {
 
 describe('an unreachable server', () => {
   test.each([
-    [['doctor']],
-    [['migrate']],
-    [['account', 'create', 'x']],
-    [['device', 'show', 'x']],
-    [['push', 'status', 'id']],
-    [['simulate', '--app', 'id']],
-  ])('%j without a stack exits with 3 and a hint', async (args) => {
-    const { code, err } = await runCarillon(args);
+    'doctor',
+    'migrate',
+    'account create x',
+    'device show x',
+    'push status id',
+    'simulate --app id',
+  ])('carillon %s without a stack exits with 3 and a hint', async (line) => {
+    const { code, err } = await runCarillon(line.split(' '));
     expect(code).toBe(3);
     expect(err).toContain('npm start');
   });
@@ -119,9 +120,8 @@ describe('an unreachable server', () => {
     const { code, out } = await runCarillon(['doctor', '--json'], { env: UNREACHABLE_MONGODB });
     expect(code).toBe(1);
     expect(JSON.parse(out)).toContainEqual({ check: 'node', ok: true, detail: '24.0.0' });
-    expect(JSON.parse(out)).toContainEqual(
-      expect.objectContaining({ check: 'mongodb', ok: false }),
-    );
+    const mongodb = expect.objectContaining({ check: 'mongodb', ok: false });
+    expect(JSON.parse(out)).toContainEqual(mongodb);
   });
 });
 
@@ -155,30 +155,47 @@ describe('the stack', () => {
   });
 
   test('is read from the environment first', () => {
-    const env = {
-      CARILLON_HOME: createStackHome(),
-      MONGODB_URI: DEV.mongodb,
-      CARILLON_API: DEV.api,
-    };
-    const stack = findStack({
-      ...env,
-      REDIS_URL: 'redis://cache:1',
-      CARILLON_MQTT: 'mqtts://edge',
-    });
+    const own = { MONGODB_URI: DEV.mongodb, CARILLON_API: DEV.api };
+    const other = { REDIS_URL: 'redis://cache:1', CARILLON_MQTT: 'mqtts://edge' };
+    const stack = findStack({ CARILLON_HOME: createStackHome(), ...own, ...other });
     expect(stack).toMatchObject({ redis: 'redis://cache:1', mqtt: 'mqtts://edge' });
     expect(stack).toMatchObject({ pepper: PEPPER, apiKey: DEV.apiKey });
   });
 
   test('does not use its secrets for the servers of another stack', () => {
-    const otherServers = {
-      MONGODB_URI: 'mongodb://db/carillon',
-      CARILLON_API: 'https://push.example',
-    };
-    const stack = findStack({ CARILLON_HOME: createStackHome(), ...otherServers });
-    expect(stack).toMatchObject({
-      pepper: undefined,
-      sealingKeys: undefined,
-      apiKey: undefined,
-    });
+    const other = { MONGODB_URI: 'mongodb://db/carillon', CARILLON_API: 'https://push.example' };
+    const stack = findStack({ CARILLON_HOME: createStackHome(), ...other });
+    expect(stack).toMatchObject({ pepper: undefined, sealingKeys: undefined, apiKey: undefined });
   });
+});
+
+describe('a duration', () => {
+  test.each([
+    ['0', 0],
+    ['90', 90],
+    ['90s', 90],
+    ['15m', 900],
+    ['1h', 3_600],
+    ['30d', 2_592_000],
+  ])('%s is parsed as %d seconds', (text, value) =>
+    expect(createSecondsParser(2_592_000)(text)).toBe(value),
+  );
+
+  test.each(['', 'h', '1w', '1.5h', '-1', '1 h', '31d', '1H'])('rejects "%s"', (text) => {
+    expect(() => createSecondsParser(2_592_000)(text)).toThrow('It must be seconds');
+  });
+});
+
+describe('a time', () => {
+  test.each([
+    ['1893456000', 1_893_456_000],
+    ['2030-01-01T00:00:00Z', 1_893_456_000],
+    ['2030-01-01T01:00:00+01:00', 1_893_456_000],
+    ['2030-01-01T00:00:00.001Z', 1_893_456_001],
+  ])('%s is parsed as %d', (text, value) => expect(parseTimestamp(text)).toBe(value));
+
+  test.each(['', 'tomorrow', '2030-01-01', '2030-01-01T00:00:00', '2030-02-30T00:00:00Z', '-5'])(
+    'rejects "%s"',
+    (text) => expect(() => parseTimestamp(text)).toThrow('It must be a unix timestamp'),
+  );
 });

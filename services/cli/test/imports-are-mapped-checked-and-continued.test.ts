@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { formatCsvRecord } from '@carillon/core/csv';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { startTestDatabase, type TestDatabase } from '../../../test/support/test-database.ts';
 import { runCarillon } from './run-carillon.ts';
 
@@ -13,35 +13,21 @@ const OTHER_APP = 'b'.repeat(24);
 const APNS = 'ab'.repeat(32);
 const NOW = new Date();
 
-interface StoredDevice {
-  _id: string;
-  app: string;
-  platform: string;
-  provider?: Record<string, unknown>;
+type StoredDevice = Record<'_id' | 'app' | 'platform', string> & {
+  provider?: object;
   registeredAt: Date;
   lastActiveAt: Date;
-  notify?: { w: string; at?: Date; events?: string[] }[];
-}
-
-interface Result {
-  imported: number;
-  existing: number;
-  refused: number;
-}
+  notify?: object[];
+};
+type Result = Record<'imported' | 'existing' | 'refused', number>;
 
 let database: TestDatabase;
-let folder: string;
-let files = 0;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'carillon-import-'));
   database = await startTestDatabase();
   const apps = [APP, OTHER_APP].map((_id) => ({ _id, account: 'x', name: 'x', createdAt: NOW }));
   await database.db.collection<{ _id: string }>('apps').insertMany(apps);
 });
-afterAll(async () => {
-  await rm(folder, { recursive: true, force: true });
-  await database?.stop();
-});
+afterAll(() => database?.stop());
 beforeEach(async () => {
   for (const name of ['devices', 'subscriptions', 'topics'])
     await database.db.collection(name).deleteMany({});
@@ -52,8 +38,7 @@ const csv = (...records: (string | number)[][]) => records.map(formatCsvRecord).
 const ndjson = (...lines: unknown[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join('');
 
 async function writeFileOf(name: string, text: string): Promise<string> {
-  files += 1;
-  const path = join(folder, `${files}-${name}`);
+  const path = join(createTemporaryFolder(), name);
   await writeFile(path, text);
   return path;
 }
@@ -67,29 +52,16 @@ async function importFile(path: string, source: string, ...args: string[]): Prom
 }
 
 async function readReport(path: string): Promise<{ line: number; reason: string }[]> {
-  const text = await readFile(`${path}.refused.ndjson`, 'utf8');
-  return text
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
+  const lines = (await readFile(`${path}.refused.ndjson`, 'utf8')).trimEnd().split('\n');
+  return lines.map((line) => JSON.parse(line));
 }
 
 describe('a file', () => {
   test('of OneSignal keeps its ids as tokens and leaves out devices without a channel', async () => {
     const id = (n: number) => `0000000${n}-0000-4000-8000-000000000000`;
-    const head = [
-      ...['id', 'identifier', 'session_count', 'language', 'timezone', 'game_version', 'device_os'],
-      ...[
-        'device_type',
-        'device_model',
-        'ad_id',
-        'tags',
-        'last_active',
-        'playtime',
-        'amount_spent',
-      ],
-      ...['created_at', 'invalid_identifier', 'badge_count', 'external_user_id'],
-    ];
+    const head =
+      'id identifier session_count language timezone game_version device_os device_type device_model ad_id ' +
+      'tags last_active playtime amount_spent created_at invalid_identifier badge_count external_user_id';
     const created = '2025-03-01 10:00:00 UTC';
     /** All default columns in OneSignal's order, and one of `extra_fields`. */
     const line = (n: number, identifier: string, type: number, at = created, invalid = 'f') => [
@@ -99,7 +71,7 @@ describe('a file', () => {
     const path = await writeFileOf(
       'onesignal.csv',
       csv(
-        head,
+        head.split(' '),
         line(1, APNS.toUpperCase(), 0),
         line(2, 'fcm:APA91-x', 1),
         line(3, 'https://push.example/x', 5),
@@ -126,8 +98,9 @@ describe('a file', () => {
       },
     ]);
     // Each continues in the next line; the number is that of its first line.
-    expect((await readReport(path)).map((refused) => refused.line)).toEqual([6, 8, 10, 12]);
-    expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
+    const refused = await readReport(path);
+    expect(refused.map(({ line }) => line)).toEqual([6, 8, 10, 12]);
+    expect(refused.map(({ reason }) => reason)).toEqual([
       expect.stringContaining('bound to the keys'),
       'unsubscribed',
       'device_type "11" has no channel here',
@@ -185,11 +158,7 @@ describe('a file', () => {
         { _id: 'holder', app: APP, provider: { channel: 'fcm', address: 'taken' } },
       ].map((one) => ({ ...one, platform: 'android', registeredAt: NOW, lastActiveAt: NOW })),
     );
-    const line = (token: unknown, fields: object = {}) => ({
-      token,
-      platform: 'android',
-      ...fields,
-    });
+    const line = (token: unknown, fields?: object) => ({ token, platform: 'android', ...fields });
     const path = await writeFileOf(
       'wrong.ndjson',
       [
@@ -229,10 +198,8 @@ describe('a file', () => {
 
 test('an import that was stopped continues where it ended, also when its last write is repeated', async () => {
   const count = 2_500;
-  const lines = Array.from({ length: count }, (_, n) => [
-    `device${n}`,
-    n % 500 === 7 ? 'x' : 'ios',
-  ]);
+  const platformOf = (n: number) => (n % 500 === 7 ? 'x' : 'ios');
+  const lines = Array.from({ length: count }, (_, n) => [`device${n}`, platformOf(n)]);
   const path = await writeFileOf('many.csv', csv(['token', 'platform'], ...lines));
   const run = (signal?: AbortSignal) =>
     runCarillon(['--json', 'import', path, '--app', APP, '--source', 'carillon'], {

@@ -2,13 +2,13 @@ import { createSetupLink } from '@carillon/admin/operators';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { ensureIndexes } from '@carillon/store/migrate';
-import { type Db, MongoClient } from 'mongodb';
+import { MongoClient } from 'mongodb';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
-import { openStore, type TestStore } from '../../../test/support/open-store.ts';
+import { openStore } from '../../../test/support/open-store.ts';
 import { startDatabase } from '../../../test/support/own-database.ts';
 import { createConsole } from '../src/console.ts';
-import { type ConsoleEngine, createEngine } from '../src/engine.ts';
-import { type Environment, environment } from '../src/environment.ts';
+import { createEngine } from '../src/engine.ts';
+import { environment } from '../src/environment.ts';
 
 export const PASSWORD = 'correct horse battery staple';
 const SETTINGS = {
@@ -19,22 +19,13 @@ const SETTINGS = {
 };
 
 /** A console on a database of its own. */
-export interface ConsoleUnderTest {
-  url: string;
-  db: Db;
-  store: TestStore;
-  engine: ConsoleEngine;
-  env: Environment;
-  /** Starts the console of a further process on the same database. */
-  startAnother(settings?: Record<string, string>): Promise<string>;
-  stop(): Promise<void>;
-}
+export type ConsoleUnderTest = Awaited<ReturnType<typeof startConsole>>;
 
 /** Starts a console. @param settings environment variables besides {@link SETTINGS} */
 export async function startConsole(
   settings: Record<string, string> = {},
   pagesFolder = '/nonexistent',
-): Promise<ConsoleUnderTest> {
+) {
   const [database, redis] = await Promise.all([startDatabase(), startRedis()]);
   const { uri } = database;
   const client = await new MongoClient(uri).connect();
@@ -64,8 +55,9 @@ export async function startConsole(
     store,
     engine,
     env,
+    /** Starts the console of a further process on the same database. */
     startAnother: start,
-    async stop() {
+    async stop(): Promise<void> {
       for (const stop of stops) await stop();
       await store.close();
       await client.close();

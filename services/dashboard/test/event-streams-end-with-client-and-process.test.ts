@@ -1,4 +1,5 @@
-import { createConnection } from 'node:net';
+import { createConnection, type Socket } from 'node:net';
+import { text as readText } from 'node:stream/consumers';
 import { setImmediate } from 'node:timers/promises';
 import { digestToken, newToken } from '@carillon/admin/operators';
 import { createLogger } from '@carillon/runtime/logger';
@@ -12,7 +13,7 @@ import { createEventStreams } from '../src/http/event-stream.ts';
 import { createPages } from '../src/http/pages.ts';
 import { defineRoute, EventStream } from '../src/http/route.ts';
 import { createApiRouter } from '../src/http/routing.ts';
-import { serveConsole } from '../src/http/server.ts';
+import { REQUEST_TIMEOUTS, serveConsole } from '../src/http/server.ts';
 import { createSessionReader } from '../src/http/session-reader.ts';
 import { type ConsoleUnderTest, startConsole } from './console-under-test.ts';
 
@@ -30,10 +31,7 @@ beforeAll(async () => {
   const log = createLogger('dashboard', 'fatal');
   const address = createConsoleAddress(undefined);
   const events = defineRoute({
-    method: 'get',
-    path: '/events',
-    role: 'viewer',
-    account: 'any',
+    ...({ method: 'get', path: '/events', role: 'viewer', account: 'any' } as const),
     input: z.object({}),
     handle: async () =>
       new EventStream((send, closed) => {
@@ -44,8 +42,13 @@ beforeAll(async () => {
   const sessions = createSessionReader(store, address);
   const audited = createAudited(store, log);
   const needs = { log, metrics: createMetrics(), sessions, audited, eventStreams };
-  const api = createApiRouter([], [events], needs);
-  const parts = { address, api, pages: createPages('/nonexistent'), proxyHops: 0 };
+  const login = {
+    ...{ method: 'post' as const, path: '/login', session: 'optional' as const },
+    ...{ input: z.object({}), handle: async () => ({}) },
+  };
+  const api = createApiRouter([login], [events], needs);
+  const timeouts = { headersTimeout: 200, requestTimeout: 400, connectionsCheckingInterval: 50 };
+  const parts = { address, api, pages: createPages('/nonexistent'), proxyHops: 0, timeouts };
   server = await serveConsole({ host: '127.0.0.1', port: 0 }, parts);
   const operator = await store.operators.create({ name: 'Ann', role: 'viewer', accounts: [] });
   const token = newToken();
@@ -91,11 +94,29 @@ test('a client that disconnects releases its stream', async () => {
   await until(() => open.size === 0, { what: 'the stream has ended' });
 });
 
-test('a client that does not read is disconnected before much data waits for it', async () => {
+/** Sends a text that is no complete request. */
+function write(text: string): Socket {
   const socket = createConnection(server.port, '127.0.0.1');
-  socket.on('error', () => undefined);
+  socket.on('error', () => undefined).write(text);
+  return socket;
+}
+
+test('a request that is never complete ends, and no stream', async () => {
+  // As it is documented for the console.
+  expect(REQUEST_TIMEOUTS).toMatchObject({ headersTimeout: 10_000, requestTimeout: 30_000 });
+  const response = await connect();
+  const head = 'POST /api/login HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n';
+  const body = 'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{';
+  const responses = [write(head), write(head + body)].map((socket) => readText(socket));
+  for (const text of await Promise.all(responses)) expect(text).toMatch(/^HTTP\/1\.1 408 /);
+  for (const send of open) send('overview', {});
+  expect(await readUntil(response, /data:.*\n\n/)).toContain('event: overview');
+  await until(() => open.size === 0, { what: 'the stream has ended' });
+});
+
+test('a client that does not read is disconnected before much data waits for it', async () => {
   const host = `127.0.0.1:${server.port}`;
-  socket.write(`GET /api/events HTTP/1.1\r\nhost: ${host}\r\ncookie: ${cookie}\r\n\r\n`);
+  const socket = write(`GET /api/events HTTP/1.1\r\nhost: ${host}\r\ncookie: ${cookie}\r\n\r\n`);
   await until(() => open.size === 1, { what: 'the stream is open' });
   socket.pause();
   const text = 'x'.repeat(256 * 1_024);

@@ -1,5 +1,6 @@
 import { boxKeyOf } from '@carillon/core/sealed-box';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { fuzzConsole } from '../../../test/fuzz/fuzz-console.ts';
 import { createConsoleRoutes } from '../src/console.ts';
 import { type ConsoleRoute, hasRole, ROLES, type Role } from '../src/http/route.ts';
 import {
@@ -17,6 +18,10 @@ type Browsers = Record<Role, Browser>;
 const CANARY = 'payload-canary';
 const WEBHOOK = { url: 'https://receiver.example/hook', events: ['push.finished'] };
 
+/** Of the random requests: the same each time, unless the environment has another seed. */
+const SEED = Number(process.env.CARILLON_FUZZ_SEED ?? 1);
+const PER_ROUTE = Number(process.env.CARILLON_FUZZ_PER_ROUTE ?? 50);
+
 /** Values of path parameters by name; a route with another name fails the first test. */
 let ids: Record<string, string>;
 let started: ConsoleUnderTest;
@@ -26,7 +31,7 @@ let browsers: Browsers;
 let foreigners: Browsers;
 
 beforeAll(async () => {
-  started = await startConsole();
+  started = await startConsole({ TRUST_PROXY: '1' });
   const { store, engine, env } = started;
   routes = createConsoleRoutes(store, engine, env, { url: undefined });
   const owner = await setUpOwner(started);
@@ -57,17 +62,17 @@ async function inviteAll(owner: Browser, accounts: 'all' | string[]): Promise<Br
   return Object.fromEntries(invited) as Browsers;
 }
 
-function pathOf({ path }: ConsoleRoute): string {
-  return `/api${path.replace(/:(\w+)/g, (_, name: string) => ids[name] ?? `missing-${name}`)}`;
+function pathOf({ path }: ConsoleRoute, of = ids): string {
+  return `/api${path.replace(/:(\w+)/g, (_, name: string) => of[name] ?? `missing-${name}`)}`;
 }
 
-function call(browser: Browser, route: ConsoleRoute) {
+function call(browser: Browser, route: ConsoleRoute, of = ids) {
   const hasBody = ['post', 'put', 'patch'].includes(route.method);
   // Valid for all routes, so that no check is hidden by an invalid input.
-  const named = { account: ids.account, name: 'n', device: ids.token };
+  const named = { account: of.account, name: 'n', device: of.token };
   const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };
   // The search needs a text; other routes ignore it.
-  const path = route.method === 'get' ? `${pathOf(route)}?q=${ids.app}` : pathOf(route);
+  const path = `${pathOf(route, of)}${route.method === 'get' ? `?q=${ids.app}` : ''}`;
   return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
 }
 
@@ -82,10 +87,13 @@ async function readAll() {
 }
 
 describe('every route', () => {
-  test('that changes something has an action for the audit log', () => {
+  test('that changes something has an action for the audit log, and is not for viewers', () => {
     expect(routes.length).toBeGreaterThan(10);
-    expect(routes.filter(({ method, audit }) => method !== 'get' && !audit)).toEqual([]);
-    expect(routes.map(pathOf).filter((path) => path.includes('missing'))).toEqual([]);
+    const changing = routes.filter(({ method }) => method !== 'get');
+    expect(changing.filter(({ audit, role }) => !audit || role === 'viewer')).toEqual([]);
+    expect(routes.map((route) => pathOf(route)).filter((path) => path.includes('missing'))).toEqual(
+      [],
+    );
   });
 
   test('of the audit log only reads it', () => {
@@ -139,6 +147,30 @@ describe('every route', () => {
     }
     expect(await readAll()).toEqual(before);
   });
+
+  test('of an account responds to an id that does not exist as to one of another account', async () => {
+    const unknown = Object.keys(ids).map((name) => [
+      name,
+      name === 'token' ? 'no' : '0'.repeat(24),
+    ]);
+    const of = { ...ids, ...Object.fromEntries(unknown), channel: ids.channel ?? '' };
+    const ofAccounts = routes.filter(({ account }) => typeof account === 'function');
+    for (const route of ofAccounts) {
+      const { status } = await call(browsers.owner, route, of);
+      expect([route.method, route.path, status]).toEqual([route.method, route.path, 404]);
+    }
+  });
+
+  test(`responds to random requests without a session with JSON and no 5xx, and changes nothing (seed ${SEED})`, async () => {
+    const before = await readAll();
+    const random = { perRoute: PER_ROUTE, seed: SEED };
+    const { statuses, violations } = await fuzzConsole(started.url, random);
+    expect(violations).toEqual([]);
+    // Requests of each kind were among them, so that there was something to check.
+    const kinds = ['200', '400', '401', '404', '413'];
+    expect(Object.keys(statuses)).toEqual(expect.arrayContaining(kinds));
+    expect(await readAll()).toEqual(before);
+  }, 900_000);
 
   test('refuses a session after 12 idle hours', async () => {
     const seenAt = new Date(Date.now() - 12 * 3_600_000 - 1);

@@ -1,50 +1,192 @@
+import { OUTCOMES } from '@carillon/core/outcomes';
 import { processCounts } from '@carillon/core/process-counts';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { createLatencyHistogram, LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { until } from '../../../test/support/until.ts';
-import type { SessionOperator } from '../src/http/route.ts';
-import type { Overview } from '../src/live/overview.ts';
-import { MAX_STREAMS } from '../src/live/routes.ts';
+import { startRedis, startServer } from '../../../packages/presence/test/start-server.ts';
 import {
-  ALL_ACCOUNTS_VIEWER,
-  countCommands,
-  createRefusedApp,
-  type LiveUnderTest,
-  startLive,
-} from './live-under-test.ts';
+  acknowledge,
+  deliver,
+  insertPush,
+  newTokens,
+  SHAPES,
+  type StoreUnderTest,
+  startStore,
+} from '../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../test/support/until.ts';
+import { type ConsoleRoute, EventStream, type SessionOperator } from '../src/http/route.ts';
+import { estimateQuantile, type Overview } from '../src/live/overview.ts';
+import { createPushWatch } from '../src/live/push-watch.ts';
+import { liveRoutes, MAX_STREAMS } from '../src/live/routes.ts';
 
-let live: LiveUnderTest;
+const APP = 'a'.repeat(24);
+const VIEWER: SessionOperator = { id: 'o1', name: 'ada', role: 'viewer', accounts: 'all' };
+
+let redisServer: Awaited<ReturnType<typeof startRedis>>;
+let restarted: { stop(): Promise<void> } | undefined;
+let database: StoreUnderTest;
+let redis: Redis;
+/** The connection of the test, besides the one of the routes. */
 let own: Redis;
+let routes: ConsoleRoute[];
+const open = new Set<AbortController>();
+
 beforeAll(async () => {
-  live = await startLive();
-  own = await connectRedis(live.server);
+  [redisServer, database] = await Promise.all([startRedis(), startStore()]);
+  [redis, own] = [await connectRedis(redisServer), await connectRedis(redisServer)];
+  routes = liveRoutes({ redis, store: database.store, intervalMs: 50 });
+  // The app of the store's test pushes.
+  const app = { _id: APP, name: 'app', account: 'account-1', createdAt: new Date() };
+  await database.db.collection<{ _id: string }>('apps').insertOne(app);
 });
 afterAll(async () => {
-  own.disconnect();
-  await live.stop();
+  for (const closing of open) closing.abort();
+  for (const connection of [redis, own]) connection?.disconnect();
+  await Promise.all([redisServer?.stop(), restarted?.stop(), database?.stop()]);
+});
+
+/** Calls a route as the router does. */
+async function get(path: string, query: object = {}, operator = VIEWER): Promise<unknown> {
+  const route = routes.find((one) => one.path === path);
+  if (route === undefined) throw new Error(`there is no route ${path}`);
+  const input = route.input.parse(query);
+  return route.handle({ input, bodyText: '', operator, requestId: 'r' });
+}
+
+/** Opens the event stream of a viewer. */
+async function view(query: object = {}, operator = VIEWER) {
+  const stream = await get('/events', query, operator);
+  if (!(stream instanceof EventStream)) throw new Error('GET /events returned no event stream');
+  const closing = new AbortController();
+  open.add(closing);
+  const events: { event: string; data: unknown }[] = [];
+  stream.open((event, data) => events.push({ event, data }), closing.signal);
+  return {
+    events,
+    /** Waits for a further event of a kind, and returns its data. */
+    async next(event: string): Promise<unknown> {
+      const known = events.length;
+      return (await until(() => events.slice(known).find((one) => one.event === event))).data;
+    },
+    leave: () => closing.abort(),
+  };
+}
+
+/** Creates an app with a credential that its provider refuses. */
+async function createRefusedApp(name: string): Promise<{ account: string; app: string }> {
+  const { accounts, apps, credentials } = database.store;
+  const account = await accounts.create(`account of ${name}`, 'pro');
+  const app = await apps.create(name, account);
+  const sealed = { key: 1, nonce: '', text: '', tag: '' };
+  const saved = await credentials.put({ app, channel: 'apns' }, sealed, {});
+  await credentials.recordRefusal(saved._id, saved.revision, 'InvalidProviderToken', -1_000);
+  return { account, app };
+}
+
+/** Counts the commands that Redis has run, by name. */
+async function countCommands(): Promise<Record<string, number>> {
+  const calls = (await own.info('commandstats')).matchAll(/cmdstat_(\S+):calls=(\d+)/g);
+  return Object.fromEntries([...calls].map(([, name, n]) => [name ?? '', Number(n)]));
+}
+
+test.each(SHAPES)(
+  'a watched push is announced at its start, its settlement and a late receipt: %s',
+  async (shape) => {
+    const [connected = '', offline = ''] = newTokens(2);
+    const push = await insertPush(database, [connected, offline], { shape });
+    const viewer = await view({ push: push.id });
+    expect(await viewer.next('push')).toEqual({ id: push.id });
+    const settled = viewer.next('push');
+    await deliver(database.store, push, { [offline]: OUTCOMES.inbox });
+    expect(await settled).toEqual({ id: push.id });
+    await viewer.next('overview');
+    const received = viewer.next('push');
+    await acknowledge(database, push, offline);
+    expect(await received).toEqual({ id: push.id });
+    viewer.leave();
+  },
+);
+
+test('a push of another account is not watched, like one that does not exist', async () => {
+  const push = await insertPush(database, newTokens(1));
+  const mine = { ...VIEWER, id: 'mine', accounts: ['account-1'] };
+  const foreign = { ...VIEWER, id: 'foreign', accounts: ['account-2'] };
+  const [owner, other] = await Promise.all([
+    view({ push: [push.id, 'f'.repeat(24)] }, mine),
+    view({ push: push.id }, foreign),
+  ]);
+  expect(await owner.next('push')).toEqual({ id: push.id });
+  const changed = owner.next('push');
+  await deliver(database.store, push, {});
+  expect(await changed).toEqual({ id: push.id });
+  await other.next('overview');
+  expect(other.events.filter(({ event }) => event === 'push')).toEqual([]);
+  owner.leave();
+  other.leave();
+});
+
+test('all pushes of a page are watched', async () => {
+  const pushes = await Promise.all(
+    Array.from({ length: 50 }, () => insertPush(database, newTokens(1))),
+  );
+  const viewer = await view({ push: pushes.map(({ id }) => id) });
+  const isAnnounced = ({ id }: { id: string }, times: number) =>
+    viewer.events.filter(({ data }) => JSON.stringify(data) === JSON.stringify({ id })).length >=
+    times;
+  await until(() => pushes.every((push) => isAnnounced(push, 1)), {
+    what: 'each push is announced once',
+  });
+  const [last] = pushes.slice(-1);
+  if (last === undefined) throw new Error('there is no push');
+  await deliver(database.store, last, {});
+  await until(() => isAnnounced(last, 2), { what: 'the change of the last push is announced' });
+  viewer.leave();
+});
+
+test('of more than 200 pushes, each is read in turn', async () => {
+  const pushes = await Promise.all(
+    Array.from({ length: 210 }, () => insertPush(database, newTokens(1))),
+  );
+  const ids = pushes.map(({ id }) => id);
+  const sizes: number[] = [];
+  const readMarks = (some: readonly string[]) => {
+    sizes.push(some.length);
+    return database.store.pushProgress.readMarks(some);
+  };
+  const watch = createPushWatch({ readMarks }, { intervalMs: 1, rareIntervalMs: 1 });
+  const changed: string[] = [];
+  const leave = watch.watch(ids, (id) => changed.push(id));
+  await until(() => changed.length === ids.length, { what: 'each push is announced once' });
+  leave();
+  expect(Math.max(...sizes)).toBe(200);
+  expect(changed.toSorted()).toEqual(ids.toSorted());
+});
+
+test('at most a hundred pushes can be watched, and only by id', async () => {
+  const ids = Array.from({ length: 101 }, (_, n) => `${n}`.padStart(24, '0'));
+  await expect(view({ push: ids })).rejects.toThrow('at most 100 push ids');
+  await expect(view({ push: 'x' })).rejects.toThrow('at most 100 push ids');
 });
 
 const getOverview = (operator?: SessionOperator) =>
-  live.get('/overview', {}, operator) as Promise<Overview>;
+  get('/overview', {}, operator) as Promise<Overview>;
 
 /** Queries of the live data in the database's profile, so far. */
 const countQueries = () =>
-  live.database.db.collection('system.profile').countDocuments({ ns: /credentials|pushes/ });
+  database.db.collection('system.profile').countDocuments({ ns: /credentials|pushes/ });
 
 test('twenty viewers cost as many commands as one, and no viewer costs none', async () => {
-  await live.database.db.command({ profile: 2 });
+  await database.db.command({ profile: 2 });
   const viewers = await Promise.all(
-    Array.from({ length: 20 }, (_, n) =>
-      live.view({}, { ...ALL_ACCOUNTS_VIEWER, id: `viewer ${n}` }),
-    ),
+    Array.from({ length: 20 }, (_, n) => view({}, { ...VIEWER, id: `viewer ${n}` })),
   );
   await Promise.all(viewers.map((viewer) => viewer.next('overview')));
-  const [before, queriesBefore] = [await countCommands(own), await countQueries()];
+  const [before, queriesBefore] = [await countCommands(), await countQueries()];
   const known = viewers.map(({ events }) => events.length);
   await Promise.all(viewers.map((viewer) => viewer.next('overview')));
   await Promise.all(viewers.map((viewer) => viewer.next('overview')));
-  const [after, queriesAfter] = [await countCommands(own), await countQueries()];
+  const [after, queriesAfter] = [await countCommands(), await countQueries()];
   const reads = Math.max(...viewers.map(({ events }, n) => events.length - (known[n] ?? 0)));
   expect((after.set ?? 0) - (before.set ?? 0)).toBeLessThanOrEqual(reads + 1);
   expect((after.hgetall ?? 0) - (before.hgetall ?? 0)).toBeLessThanOrEqual(60 * (reads + 1));
@@ -52,29 +194,29 @@ test('twenty viewers cost as many commands as one, and no viewer costs none', as
   for (const viewer of viewers) viewer.leave();
   // The read in progress ends; from then on the counts stay while other commands pass a dozen times the interval.
   const settled = await until(async () => {
-    const one = await countCommands(own);
+    const one = await countCommands();
     await own.blpop('never', 0.15);
-    return (await countCommands(own)).hgetall === one.hgetall ? one : undefined;
+    return (await countCommands()).hgetall === one.hgetall ? one : undefined;
   });
   const queriesSettled = await countQueries();
   for (let i = 0; i < 4; i += 1) await own.blpop('never', 0.15);
   // The test's own commands, and those by which clients verify that a quiet connection is alive.
-  const { info, blpop, ping, ...others } = await countCommands(own);
+  const { info, blpop, ping, ...others } = await countCommands();
   const { info: infoBefore, blpop: blpopBefore, ping: pingBefore, ...othersBefore } = settled;
   expect(others).toEqual(othersBefore);
   expect(await countQueries()).toBe(queriesSettled);
-  await live.database.db.command({ profile: 0 });
+  await database.db.command({ profile: 0 });
 });
 
 test('counts of a process are in the overview, and hidden from a viewer of some accounts', async () => {
-  const figures = startFigures(live.server, {
+  const figures = startFigures(redisServer, {
     log: { warn: () => undefined },
     intervalMs: 20,
     readBuckets: () => [{ boundMs: 50, count: 4 }],
   });
   processCounts.pushesAccepted += 3;
   figures.reportOnline('gateway-1', () => 9);
-  const viewer = await live.view({ minutes: 2 });
+  const viewer = await view({ minutes: 2 });
   const overview = await until(async () => {
     const read = (await viewer.next('overview')) as Overview;
     return read.gateways.length === 1 ? read : undefined;
@@ -88,46 +230,91 @@ test('counts of a process are in the overview, and hidden from a viewer of some 
   viewer.leave();
 
   const [mine, others] = await Promise.all(
-    ['mine', 'theirs'].map((name) => createRefusedApp(live.database, name)),
+    ['mine', 'theirs'].map((name) => createRefusedApp(name)),
   );
   await until(async () => (await getOverview()).refusedCredentials.length === 2);
-  const restricted = await getOverview({ ...ALL_ACCOUNTS_VIEWER, accounts: [mine?.account ?? ''] });
+  const restricted = await getOverview({ ...VIEWER, accounts: [mine?.account ?? ''] });
   expect(restricted).toMatchObject({ scope: 'accounts', minutes: [], gateways: [], channels: [] });
+  const refusal = { channel: 'apns', message: 'InvalidProviderToken', appName: 'mine' };
   expect(restricted.refusedCredentials).toEqual([
-    {
-      ...{ app: mine?.app, appName: 'mine', channel: 'apns', message: 'InvalidProviderToken' },
-      refusedAt: expect.any(Number),
-    },
+    { ...refusal, app: mine?.app, refusedAt: expect.any(Number) },
   ]);
   expect(JSON.stringify(restricted)).not.toContain(others?.app);
 });
 
 test('the streams of an operator and of the process are limited, and one that ends frees a slot', async () => {
-  const viewers = await Promise.all(Array.from({ length: 20 }, () => live.view()));
-  await expect(live.view()).rejects.toMatchObject({ code: 'TOO_MANY_ATTEMPTS' });
+  const viewers = await Promise.all(Array.from({ length: 20 }, () => view()));
+  await expect(view()).rejects.toMatchObject({ code: 'TOO_MANY_ATTEMPTS' });
   viewers[0]?.leave();
-  viewers.push(await live.view());
+  viewers.push(await view());
   for (let n = viewers.length - 1; n < MAX_STREAMS; n += 1)
-    viewers.push(await live.view({}, { ...ALL_ACCOUNTS_VIEWER, id: `operator ${n}` }));
-  const last = { ...ALL_ACCOUNTS_VIEWER, id: 'last' };
-  await expect(live.view({}, last)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    viewers.push(await view({}, { ...VIEWER, id: `operator ${n}` }));
+  const last = { ...VIEWER, id: 'last' };
+  await expect(view({}, last)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
   for (const viewer of viewers) viewer.leave();
-  (await live.view({}, last)).leave();
+  (await view({}, last)).leave();
 });
 
 test('while Redis is unavailable, viewers get the time since when, and figures again afterwards', async () => {
-  const viewer = await live.view();
-  await viewer.next('overview');
-  await live.server.stop();
+  const viewer = await view();
+  const { readAt } = (await viewer.next('overview')) as Overview;
+  await redisServer.stop();
   const { since } = (await viewer.next('unavailable')) as { since: number };
-  expect(Date.now() - since).toBeLessThan(10_000);
-  await until(() =>
-    getOverview().then(
-      () => false,
-      (error) => error.code === 'UNAVAILABLE',
-    ),
+  expect(since).toBeGreaterThanOrEqual(readAt);
+  await until(async () => (await getOverview().catch(({ code }) => code)) === 'UNAVAILABLE');
+  restarted = await startServer(
+    'redis-server',
+    ({ port, folder }) => [
+      '--port',
+      `${port}`,
+      '--bind',
+      '127.0.0.1',
+      '--dir',
+      folder,
+      '--save',
+      '',
+    ],
+    redisServer.port,
   );
-  await live.restartRedis();
   expect(await viewer.next('overview')).toMatchObject({ since: null, scope: 'installation' });
   viewer.leave();
+});
+
+function estimate(latenciesMs: readonly number[], quantile: number) {
+  const histogram = createLatencyHistogram('x', 'x', 'channel');
+  const half = Math.floor(latenciesMs.length / 2);
+  histogram.observeMilliseconds('mqtt', Uint32Array.from(latenciesMs.slice(0, half)));
+  histogram.observeMilliseconds('apns', Uint32Array.from(latenciesMs.slice(half)));
+  const counts = histogram.readBuckets().map(({ boundMs, count }) => [boundMs, count] as const);
+  // Redis holds no field for an empty bucket.
+  return estimateQuantile(new Map(counts.filter(([, count]) => count > 0)), quantile);
+}
+
+/** The bounds between which a duration is counted. */
+function bucketOf(ms: number): [lower: number, upper: number] {
+  const at = LATENCY_BOUNDS_MS.findIndex((bound) => ms <= bound);
+  return [LATENCY_BOUNDS_MS[at - 1] ?? 0, LATENCY_BOUNDS_MS[at] ?? Number.POSITIVE_INFINITY];
+}
+
+/** Latencies that are the same in each run, most of them short. */
+const manyLatencies = Array.from({ length: 5_000 }, (_, n) =>
+  Math.max(1, Math.round(((n * 7_919) % 5_000) ** 2 / 400)),
+);
+
+test.each([0.5, 0.9, 0.99])(
+  'the quantile %p of many latencies is right within a bucket',
+  (quantile) => {
+    const exact = manyLatencies.toSorted((a, b) => a - b)[Math.ceil(5_000 * quantile) - 1] ?? 0;
+    const [lower, upper] = bucketOf(exact);
+    const estimated = estimate(manyLatencies, quantile);
+    expect(estimated).toBeGreaterThanOrEqual(lower);
+    expect(estimated).toBeLessThanOrEqual(upper);
+  },
+);
+
+test('so are those of one latency, of none, and of latencies above the last bound', () => {
+  expect(estimate([7], 0.5)).toBeGreaterThanOrEqual(5);
+  expect(estimate([7], 0.99)).toBeLessThanOrEqual(10);
+  expect(estimate([], 0.5)).toBeNull();
+  expect(estimate([400_000, 500_000], 0.99)).toBe(300_000);
 });

@@ -25,13 +25,24 @@ import { redrivePage } from '../../delivery-worker/src/redrive/redrive-page.ts';
 import { createAccountOf } from '../src/account-of.ts';
 import { deviceRoutes } from '../src/devices/routes.ts';
 import { failureRoutes } from '../src/failures/routes.ts';
+import { toConsoleError } from '../src/http/errors.ts';
 import type { ConsoleRoute, SessionOperator } from '../src/http/route.ts';
 import { pushRoutes } from '../src/pushes/routes.ts';
-import { callRoute, readRoute } from './call-route.ts';
 
 const RETENTION_MS = 3_600_000;
 const REJECTED = failureCode('rejected-by-provider');
-const UNKNOWN = '0'.repeat(24);
+const OWNER: SessionOperator = { id: 'o', name: 'Olga', role: 'owner', accounts: 'all' };
+
+/** A body as JSON: the fields that tests read by name, of all routes. */
+interface RouteBody {
+  id: string;
+  state: string;
+  items: { id: string; kind: string }[];
+  next?: string;
+  scanned: number;
+  redrivenAs: string[];
+  timeline: { what: string; at: number }[];
+}
 
 let database: StoreUnderTest;
 let store: TestStore;
@@ -53,33 +64,16 @@ beforeAll(async () => {
   const accept: Accept = (ofApp, request, idempotency) =>
     acceptPush(store, producers, ofApp, request, { idempotency });
   const onError = () => undefined;
-  const redriving = {
-    ...{ store, accept, producers, onError, isStopping: () => false },
-    largePushes: createSemaphore(1),
-  };
-  worker = createWorker(
-    { redis, onError },
-    'redrive',
-    jobSchemas.redrive,
-    (page) => redrivePage(redriving, page),
-    1,
-  );
+  const largePushes = createSemaphore(1);
+  const redriving = { store, accept, producers, onError, isStopping: () => false, largePushes };
+  const runRedrive = (page: Parameters<typeof redrivePage>[1]) => redrivePage(redriving, page);
+  worker = createWorker({ redis, onError }, 'redrive', jobSchemas.redrive, runRedrive, 1);
   const accountOf = createAccountOf(store);
+  const disconnect = createDisconnect(presence, presenceReader);
+  const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, onError);
   routes = [
     ...pushRoutes(store, producers, { accept, accountOf, retentionMs: RETENTION_MS }),
-    ...deviceRoutes(
-      store,
-      presenceReader,
-      {
-        disconnect: createDisconnect(presence, presenceReader),
-        clearDeletedDevices: createClearDeletedDevices(
-          store,
-          producers.checkCompletion,
-          () => undefined,
-        ),
-      },
-      accountOf,
-    ),
+    ...deviceRoutes(store, presenceReader, { disconnect, clearDeletedDevices }, accountOf),
     ...failureRoutes(store, producers, accountOf),
   ];
   account = await store.accounts.create('Bakery', 'trial');
@@ -93,8 +87,20 @@ afterAll(async () => {
   await database?.stop();
 });
 
-const get = (path: string, input: object) => readRoute(routes, 'get', path, { ...input });
-const post = (path: string, input: object) => readRoute(routes, 'post', path, { ...input });
+/** Returns a function that calls a route as the router does, without session and role. */
+const caller =
+  (method: ConsoleRoute['method']) =>
+  async (path: string, input: object, operator = OWNER): Promise<RouteBody> => {
+    const route = routes.find((one) => one.method === method && one.path === path);
+    if (route === undefined) throw new Error(`no route ${method} ${path}`);
+    const request = { input: route.input.parse(input), bodyText: JSON.stringify(input) };
+    const handled = route.handle({ ...request, operator, requestId: 'r' });
+    const body = await handled.catch((error: unknown) => {
+      throw toConsoleError(error);
+    });
+    return JSON.parse(JSON.stringify(body ?? null)) as RouteBody;
+  };
+const [get, post, remove] = [caller('get'), caller('post'), caller('delete')];
 
 async function register(count = 1): Promise<string[]> {
   const registered = await Promise.all(
@@ -113,7 +119,6 @@ async function send(tokens: string[], outcomes?: Record<string, number>): Promis
 test('a push is sent, listed, shown with its time line, sent again and deleted', async () => {
   const tokens = await register(3);
   const [delivered = '', failed = '', sent = ''] = tokens;
-  const before = Date.now();
   const id = await send(tokens);
   const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
   await store.batchTable.settle({
@@ -135,14 +140,10 @@ test('a push is sent, listed, shown with its time line, sent again and deleted',
   expect(JSON.stringify(details)).not.toContain('"a"');
   const { timeline } = details;
   expect(timeline.map(({ what }) => what).sort()).toEqual([
-    'accepted',
-    'expires',
-    'first-failure',
-    'first-receipt',
-    'last-batch-settled',
-    'last-receipt',
+    ...['accepted', 'expires', 'first-failure', 'first-receipt'],
+    ...['last-batch-settled', 'last-receipt'],
   ]);
-  expect(Math.abs((timeline[0]?.at ?? 0) - before)).toBeLessThan(5_000);
+  expect(timeline[0]).toEqual({ what: 'accepted', at: pushStartMs(id) });
   expect(await get('/pushes/:push/payload', { push: id })).toMatchObject({ data: '{"a":1}' });
   const status = (token: string) => get('/pushes/:push/recipients/:token', { push: id, token });
   expect(await status(delivered)).toMatchObject({ outcome: 'delivered', milliseconds: 40 });
@@ -159,20 +160,14 @@ test('a push is sent, listed, shown with its time line, sent again and deleted',
 });
 
 test('the time line ends with the receipt of the device that connects last', async () => {
-  const [connected = '', offline = ''] = await register(2);
-  const id = await send([connected, offline].sort());
+  const tokens = await register(2);
+  const [, offline = ''] = tokens;
+  const id = await send(tokens);
   const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
-  const isOffline = (token: string) => token === offline;
-  const tokens = [connected, offline].sort();
-  await store.inbox.enqueue([
-    { token: offline, push: id, work: id, position: tokens.findIndex(isOffline), sent: false },
-  ]);
+  await store.inbox.enqueue([{ token: offline, push: id, work: id, position: 1, sent: false }]);
   await store.batchTable.settle({
-    ...{ id, claim: claimed?.claim ?? '' },
-    outcomes: Uint8Array.from(tokens, (token) =>
-      isOffline(token) ? OUTCOMES.inbox : OUTCOMES.delivered,
-    ),
-    latenciesMs: Uint32Array.from(tokens, (token) => (isOffline(token) ? 0 : 40)),
+    ...{ id, claim: claimed?.claim ?? '', latenciesMs: Uint32Array.of(40, 0) },
+    outcomes: Uint8Array.of(OUTCOMES.delivered, OUTCOMES.inbox),
   });
   const receiptTimes = async () => {
     const { timeline } = await get('/pushes/:push', { push: id });
@@ -185,7 +180,7 @@ test('the time line ends with the receipt of the device that connects last', asy
     ['last-receipt', 40],
   ]);
   await acknowledge(database, { id, tokens, batchIds: [id] }, offline);
-  const field = `work.gotAt.0.${tokens.findIndex(isOffline)}`;
+  const field = 'work.gotAt.0.1';
   const recorded = { _id: id, [field]: { $type: 'date' } };
   expect(await database.pushes.countDocuments(recorded as object)).toBe(1);
   const anHourLater = new Date(pushStartMs(id) + 3_600_000);
@@ -195,9 +190,8 @@ test('the time line ends with the receipt of the device that connects last', asy
     ['last-receipt', 3_600_000],
   ]);
   const shown = { outcome: 'delivered', milliseconds: 3_600_000 };
-  expect(await get('/pushes/:push/recipients/:token', { push: id, token: offline })).toMatchObject(
-    shown,
-  );
+  const recipient = { push: id, token: offline };
+  expect(await get('/pushes/:push/recipients/:token', recipient)).toMatchObject(shown);
   const { items } = await get('/devices/:token/pushes', { token: offline });
   expect(items).toEqual([expect.objectContaining({ id, ...shown })]);
 });
@@ -284,8 +278,7 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   expect((await get('/apps/:app/devices', { app, limit: '100' })).items).toEqual(
     expect.arrayContaining([expect.objectContaining({ token, platform: 'android' })]),
   );
-  const deletion = await readRoute(routes, 'delete', '/devices/:token', { token });
-  expect(deletion).toEqual({ deleted: true });
+  expect(await remove('/devices/:token', { token })).toEqual({ deleted: true });
   await expect(get('/devices/:token', { token })).rejects.toMatchObject({ code: 'NOT_FOUND' });
   expect(await store.subscriptions.listTopics(token)).toEqual([]);
 });
@@ -337,9 +330,10 @@ test('failed deliveries are listed, re-driven with progress, and shown as re-dri
 
 test('a re-drive is stored without Redis too', async () => {
   const unreachable = createProducers({ url: 'redis://127.0.0.1:1' }, () => undefined);
-  const ofStore = failureRoutes(store, unreachable, createAccountOf(store));
+  const withRedis = routes;
+  routes = [...failureRoutes(store, unreachable, createAccountOf(store))];
   const input = { app: await store.apps.create('No Redis', account), filter: {} };
-  const { id } = await readRoute(ofStore, 'post', '/apps/:app/redrives', input);
+  const { id } = await post('/apps/:app/redrives', input).finally(() => (routes = withRedis));
   expect(await store.redrives.find(id)).toMatchObject({ state: 'running' });
   await unreachable.close();
 });
@@ -347,15 +341,11 @@ test('a re-drive is stored without Redis too', async () => {
 test('the search finds pushes, devices by either token, and apps, in the accounts of the operator', async () => {
   const address = 'f'.repeat(40);
   const { token } = await store.devices.register(app, 'ios', {
-    channel: 'apns',
-    address,
-    environment: 'production',
-    bundle: 'com.example.bread',
+    ...{ channel: 'apns', address, environment: 'production', bundle: 'com.example.bread' },
   });
   const id = await send(await register());
   const find = async (q: string, accounts: SessionOperator['accounts'] = 'all') => {
-    const operator: SessionOperator = { id: 'o', name: 'O', role: 'viewer', accounts };
-    const { items } = await readRoute(routes, 'get', '/find', { q }, operator);
+    const { items } = await get('/find', { q }, { ...OWNER, role: 'viewer', accounts });
     return items.map(({ kind, id }) => [kind, id]);
   };
   expect(await find(` ${id} `)).toEqual([['push', id]]);
@@ -363,24 +353,8 @@ test('the search finds pushes, devices by either token, and apps, in the account
   expect(await find(address)).toEqual([['device', token]]);
   expect(await find(app)).toEqual([['app', app]]);
   expect(await find('(ios) *', [account])).toEqual([['app', app]]);
-  for (const q of [id, token, address, app, 'bread']) expect(await find(q, [UNKNOWN])).toEqual([]);
-});
-
-test('an id that does not exist has no account', async () => {
-  const ids = {
-    app: UNKNOWN,
-    push: UNKNOWN,
-    redrive: UNKNOWN,
-    token: 'nobody',
-    topic: 't',
-    q: 'q',
-  };
-  const filter = {};
-  for (const { method, path } of routes.filter(({ account: of }) => of !== 'any'))
-    expect(await callRoute(routes, method, path, { ...ids, filter })).toEqual({
-      account: undefined,
-      body: undefined,
-    });
+  for (const q of [id, token, address, app, 'bread'])
+    expect(await find(q, ['0'.repeat(24)])).toEqual([]);
 });
 
 test("a re-drive of an app skips another app's pushes", async () => {
@@ -392,10 +366,4 @@ test("a re-drive of an app skips another app's pushes", async () => {
   expect(await get('/redrives/:redrive', { redrive })).toMatchObject({
     ...{ done: 0, skipped: 1, skippedReasons: { removed: 1 } },
   });
-});
-
-test('every route that changes something has an audit action and needs an operator', () => {
-  const changing = routes.filter(({ method }) => method !== 'get');
-  expect(changing.length).toBeGreaterThan(4);
-  expect(changing.filter(({ audit, role }) => !audit || role === 'viewer')).toEqual([]);
 });

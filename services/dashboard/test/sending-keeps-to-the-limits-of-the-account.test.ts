@@ -64,9 +64,8 @@ describe('a test push', () => {
     const byToken = (await sendTest()).body;
     const byAddress = (await sendTest(ADDRESS)).body;
     expect([byToken.token, byAddress.token]).toEqual([token, token]);
-    expect((await started.store.pushes.inspect(byToken.id))?.work).toMatchObject({
-      ...{ channel: 'fcm', n: 1 },
-    });
+    const inspected = await started.store.pushes.inspect(byToken.id);
+    expect(inspected?.work).toMatchObject({ channel: 'fcm', n: 1 });
     const recipient = await owner.get(`/api/pushes/${byToken.id}/recipients/${token}`);
     expect(recipient.body).toMatchObject({ token, outcome: 'pending' });
     const [entry] = (await owner.get('/api/audit?action=credential.test')).body.items;

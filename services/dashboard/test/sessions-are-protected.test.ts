@@ -37,12 +37,10 @@ afterAll(async () => {
 /** Sends a GET with a Host header, which fetch does not allow. */
 function statusWithHost(host: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
-    request(`${started.url}/api/login`, { headers: { host } }, (response) => {
-      response.resume();
-      resolve(response.statusCode);
-    })
-      .once('error', reject)
-      .end();
+    const sent = request(`${started.url}/api/login`, { headers: { host } }, (response) => {
+      resolve(response.resume().statusCode);
+    });
+    sent.once('error', reject).end();
   });
 }
 
@@ -105,13 +103,13 @@ describe('sessions', () => {
   });
 
   test('only the digest of its token is stored, and logging in creates a new one', async () => {
-    const token = [...owner.cookies.entries()].find(([name]) => name.includes('session'))?.[1];
+    const readToken = () => [...owner.cookies].find(([name]) => name.includes('session'))?.[1];
+    const token = readToken();
     const stored = JSON.stringify(await started.db.collection('sessions').find().toArray());
     expect(token).toMatch(/^[\w-]{43}$/);
     expect(stored).not.toContain(token);
     await owner.post('/api/login', { name: 'Owner', password: PASSWORD });
-    const next = [...owner.cookies.entries()].find(([name]) => name.includes('session'))?.[1];
-    expect(next).not.toBe(token);
+    expect(readToken()).not.toBe(token);
   });
 
   test.each([
@@ -136,9 +134,8 @@ describe('sessions', () => {
 
   test('a name that is not the console’s is refused, as DNS rebinding needs one', async () => {
     expect(await statusWithHost('evil.example')).toBe(421);
-    expect(await statusWithHost('localhost:4010')).toBe(200);
-    expect(await statusWithHost('192.168.1.20:4010')).toBe(200);
-    expect(await statusWithHost('[fd00::1]:4010')).toBe(200);
+    for (const host of ['localhost:4010', '192.168.1.20:4010', '[fd00::1]:4010'])
+      expect([host, await statusWithHost(host)]).toEqual([host, 200]);
   });
 
   test('a disabled operator has no session from then on, and can’t log in', async () => {
@@ -146,9 +143,8 @@ describe('sessions', () => {
     expect((await user.get('/api/session')).status).toBe(200);
     expect((await owner.put(`/api/operators/${user.id}`, { disabled: true })).status).toBe(200);
     expect((await user.get('/api/session')).status).toBe(401);
-    const again = await createBrowser(started.url).post('/api/login', {
-      ...{ name: 'dora', password: PASSWORD },
-    });
+    const login = { name: 'dora', password: PASSWORD };
+    const again = await createBrowser(started.url).post('/api/login', login);
     expect(again.body).toMatchObject({ code: 'UNAUTHENTICATED' });
   });
 
@@ -166,18 +162,6 @@ describe('sessions', () => {
     expect((await owner.put(path, { disabled: true })).status).toBe(409);
     expect((await owner.delete(path)).status).toBe(409);
     expect((await owner.get('/api/session')).body.operator.role).toBe('owner');
-  });
-
-  test('a new password has 12 characters or more', async () => {
-    const user = await inviteBrowser(owner, started.url, { name: 'gina', role: 'viewer' });
-    const change = (length: number) =>
-      user.post('/api/password', { current: PASSWORD, next: 'q7#Zk2!mV9x$'.slice(0, length) });
-    expect((await change(11)).status).toBe(400);
-    expect((await change(12)).status).toBe(200);
-    const { body } = await owner.post('/api/operators/invite', { role: 'viewer', accounts: 'all' });
-    const redemption = { token: tokenOf(body.link), name: 'hugo', password: 'p'.repeat(11) };
-    const invited = await createBrowser(started.url).post('/api/setup', redemption);
-    expect(invited.status).toBe(400);
   });
 
   test('logging out and a new password end sessions', async () => {
@@ -221,22 +205,77 @@ describe('sessions', () => {
   });
 });
 
-describe('the pages', () => {
-  test('describe how to build them, are sent for every path once built, and forbid content of other hosts', async () => {
-    const browser = createBrowser(started.url);
-    expect((await browser.get('/')).body).toContain('npm run build');
-    await mkdir(join(folder, 'assets'));
-    await writeFile(join(folder, 'assets/app-1a2b.js'), 'run()');
-    await writeFile(join(folder, 'index.html'), '<!doctype html>');
-    const page = await browser.get('/apps/x?tab=keys');
-    expect(page.body).toBe('<!doctype html>');
-    expect(page.headers.get('cache-control')).toBe('no-cache');
-    expect(page.headers.get('content-security-policy')).toContain("default-src 'self'");
-    expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
-    expect(page.headers.get('x-content-type-options')).toBe('nosniff');
-    const asset = await browser.get('/assets/app-1a2b.js');
-    expect(asset.headers.get('cache-control')).toContain('immutable');
-    expect((await browser.get('/assets/none.js')).status).toBe(404);
-    expect((await browser.get('/api/none')).body.code).toBe('NOT_FOUND');
+test('the pages describe how to build them, are sent for every path once built, and forbid content of other hosts', async () => {
+  const browser = createBrowser(started.url);
+  expect((await browser.get('/')).body).toContain('npm run build');
+  await mkdir(join(folder, 'assets'));
+  await writeFile(join(folder, 'assets/app-1a2b.js'), 'run()');
+  await writeFile(join(folder, 'index.html'), '<!doctype html>');
+  const page = await browser.get('/apps/x?tab=keys');
+  expect(page.body).toBe('<!doctype html>');
+  expect(page.headers.get('cache-control')).toBe('no-cache');
+  expect(page.headers.get('content-security-policy')).toContain("default-src 'self'");
+  expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+  expect(page.headers.get('x-content-type-options')).toBe('nosniff');
+  const asset = await browser.get('/assets/app-1a2b.js');
+  expect(asset.headers.get('cache-control')).toContain('immutable');
+  expect((await browser.get('/assets/none.js')).status).toBe(404);
+  expect((await browser.get('/api/none')).body.code).toBe('NOT_FOUND');
+});
+
+test.each([
+  // CONSOLE_URL, the request's Host, its Origin, whether it is the console's own
+  [undefined, '192.0.2.1:4010', 'http://192.0.2.1:4010', true],
+  [undefined, '192.0.2.1:4010', 'http://192.0.2.1:4011', false],
+  [undefined, '192.0.2.1:4010', 'https://192.0.2.1:4010', false],
+  [undefined, '192.0.2.1:4010', undefined, false],
+  ['http://push.example', 'push.example', 'http://push.example', true],
+  ['https://push.example', 'push.example', 'https://push.example', true],
+  ['https://push.example', 'push.example', 'http://push.example', false],
+  ['https://push.example', 'PUSH.example', 'http://push.example', false],
+  ['https://push.example', '192.0.2.1:4010', 'http://192.0.2.1:4010', true],
+  ['https://push.example', 'push.example', 'null', false],
+])('with CONSOLE_URL %p, host %p and origin %p: %p', (url, host, origin, isOwn) => {
+  expect(createConsoleAddress(url).isOwnOrigin(origin, host)).toBe(isOwn);
+});
+
+test('several processes are one console: sessions, links and re-drives', async () => {
+  const { store, startAnother } = started;
+  const CONSOLE_URL = 'https://push.example.com';
+  const origin = { origin: CONSOLE_URL };
+  const urls = [await startAnother({ CONSOLE_URL }), await startAnother({ CONSOLE_URL })] as const;
+  /** Returns the browser as it is when its next request goes to another process. */
+  const moved = async ({ cookies }: Browser, url: string) => {
+    const browser = createBrowser(url);
+    for (const [name, value] of cookies) browser.cookies.set(name, value);
+    return { browser, session: await browser.get('/api/session') };
+  };
+  const first = createBrowser(urls[0]);
+  await first.post('/api/login', { name: 'Owner', password: PASSWORD }, origin);
+  const { browser: second, session } = await moved(first, urls[1]);
+  expect(session.body.operator.name).toBe('Owner');
+  const grant = { role: 'viewer', accounts: 'all' };
+  const { link } = (await second.post('/api/operators/invite', grant, origin)).body;
+  const redeem = async (browser: Browser, name: string) => {
+    const body = { token: tokenOf(link), name, password: PASSWORD };
+    return (await browser.post('/api/setup', body, origin)).body.operator;
+  };
+  const user = createBrowser(urls[0]);
+  const { id } = await redeem(user, 'Vera');
+  expect(await redeem(createBrowser(urls[1]), 'Again')).toBeUndefined();
+  const readStatuses = async () => [
+    (await user.get('/api/session')).status,
+    (await moved(user, urls[1])).session.status,
+  ];
+  expect(await readStatuses()).toEqual([200, 200]);
+  await first.request('PUT', `/api/operators/${id}`, { disabled: true }, origin);
+  expect(await readStatuses()).toEqual([401, 401]);
+  const app = await store.apps.create('app', await store.accounts.create('account', 'pro'));
+  const redrive = (browser: Browser) =>
+    browser.post(`/api/apps/${app}/redrives`, { filter: {} }, origin);
+  const { body } = await redrive(first);
+  expect((await second.get(`/api/redrives/${body.id}`)).body).toMatchObject({
+    ...{ app, state: 'running', done: 0 },
   });
+  expect(await redrive(second)).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
 });

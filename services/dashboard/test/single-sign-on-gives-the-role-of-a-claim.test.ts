@@ -1,7 +1,7 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { inviteOperator } from '@carillon/admin/operators';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import Provider, { type Adapter, type AdapterPayload } from 'oidc-provider';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import {
@@ -16,6 +16,7 @@ import {
 
 const CLIENT = { client_id: 'console', client_secret: 'a secret of the console' };
 const ACCOUNT = 'a'.repeat(24);
+const REFUSED = '/login?error=openid';
 /** A key that the provider does not publish. */
 const FOREIGN_KEY = generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey;
 /** ID tokens are signed again with the foreign key on their way. */
@@ -80,11 +81,7 @@ async function startProvider(redirectUri: string): Promise<Server> {
     adapter: createAdapter,
     jwks: { keys: [key] },
     clients: [
-      {
-        ...CLIENT,
-        redirect_uris: [redirectUri],
-        token_endpoint_auth_method: 'client_secret_post',
-      },
+      { ...CLIENT, redirect_uris: [redirectUri], token_endpoint_auth_method: 'client_secret_post' },
     ],
     claims: { openid: ['sub', 'groups', 'accounts', 'preferred_username'] },
     pkce: { required: () => true },
@@ -97,10 +94,8 @@ async function startProvider(redirectUri: string): Promise<Server> {
       claims: async () => ({ sub, ...users.get(sub) }),
     }),
     async loadExistingGrant({ oidc }) {
-      const grant = new oidc.provider.Grant({
-        accountId: oidc.session?.accountId ?? '',
-        clientId: CLIENT.client_id,
-      });
+      const accountId = oidc.session?.accountId ?? '';
+      const grant = new oidc.provider.Grant({ accountId, clientId: CLIENT.client_id });
       grant.addOIDCScope('openid profile email');
       await grant.save();
       return grant;
@@ -150,127 +145,104 @@ async function signOn(
   return browser.get(`${callback.pathname}${callback.search}`);
 }
 
-describe('single sign-on', () => {
-  test('creates an operator with the strongest role and the accounts of the claims', async () => {
-    users.set('u1', {
-      ...{ preferred_username: 'gina', groups: ['staff', 'viewer', 'admin'], accounts: [ACCOUNT] },
-    });
-    const browser = createBrowser(consoleUrl);
-    const response = await signOn(browser, 'u1');
-    expect([response.status, response.headers.get('location')]).toEqual([303, '/apps?tab=1']);
-    const { operator } = (await browser.get('/api/session')).body;
-    expect(operator).toMatchObject({ name: 'gina', role: 'admin', accounts: [ACCOUNT] });
-  });
+/** Signs on in a browser of its own; returns where the callback leads, and the operator of the session. */
+async function enter(user: string, options: Parameters<typeof signOn>[2] = {}) {
+  const browser = createBrowser(consoleUrl);
+  const { status, headers } = await signOn(browser, user, options);
+  const session = await browser.get('/api/session');
+  const to = headers.get('location');
+  return { browser, status, to, session: session.status, operator: session.body.operator };
+}
 
-  test('applies the role and the accounts of the claims again at the next login', async () => {
-    users.set('u1', { preferred_username: 'gina', groups: 'viewer', accounts: [] });
-    const browser = createBrowser(consoleUrl);
-    await signOn(browser, 'u1');
-    const { operator } = (await browser.get('/api/session')).body;
-    expect(operator).toMatchObject({ name: 'gina', role: 'viewer', accounts: [] });
-    expect(await started.db.collection('operators').countDocuments({ name: 'gina' })).toBe(1);
+test('single sign-on creates an operator with the strongest role and the accounts of the claims', async () => {
+  users.set('u1', {
+    ...{ preferred_username: 'gina', groups: ['staff', 'viewer', 'admin'], accounts: [ACCOUNT] },
   });
+  const { status, to, operator } = await enter('u1');
+  expect([status, to]).toEqual([303, '/apps?tab=1']);
+  expect(operator).toMatchObject({ name: 'gina', role: 'admin', accounts: [ACCOUNT] });
+});
 
-  test('without a role claim gives no access, and ends open sessions', async () => {
-    const before = createBrowser(consoleUrl);
-    await signOn(before, 'u1');
-    users.set('u1', { preferred_username: 'gina', groups: ['staff'] });
-    const browser = createBrowser(consoleUrl);
-    const response = await signOn(browser, 'u1');
-    expect(response.headers.get('location')).toBe('/login?error=openid');
-    expect((await browser.get('/api/session')).status).toBe(401);
-    expect((await before.get('/api/session')).status).toBe(401);
-  });
+test('applies the role and the accounts of the claims again at the next login', async () => {
+  users.set('u1', { preferred_username: 'gina', groups: 'viewer', accounts: [] });
+  const { operator } = await enter('u1');
+  expect(operator).toMatchObject({ name: 'gina', role: 'viewer', accounts: [] });
+  expect(await started.db.collection('operators').countDocuments({ name: 'gina' })).toBe(1);
+});
 
-  test.each([
-    ['a weaker role', ['viewer']],
-    ['no role', ['staff']],
-  ])('ends the links of an owner to whom the claims give %s', async (_, groups) => {
-    const { db, store } = started;
-    const claims = { preferred_username: 'kim', accounts: [ACCOUNT] };
-    users.set('u4', { ...claims, groups: ['viewer'] });
-    await signOn(createBrowser(consoleUrl), 'u4');
-    const owner = { $set: { role: 'owner', accounts: 'all' } };
-    const kim = () =>
-      db
-        .collection('operators')
-        .findOneAndUpdate({ name: 'kim' }, owner, { projection: { _id: 1 } });
-    const by = String((await kim())?._id);
-    const { link } = await inviteOperator(store, consoleUrl, {
-      role: 'owner',
-      accounts: 'all',
-      by,
-    });
-    const setUp = { 'x-setup-token': tokenOf(link) };
-    const isValid = async () =>
-      (await createBrowser(consoleUrl).get('/api/setup', setUp)).body.valid;
-    expect(await isValid()).toBe(true);
-    users.set('u4', { ...claims, groups });
-    await signOn(createBrowser(consoleUrl), 'u4');
-    expect(await isValid()).toBe(false);
-    await kim();
-    expect(await isValid()).toBe(false);
-  });
+test('without a role claim gives no access, and ends open sessions', async () => {
+  const before = await enter('u1');
+  users.set('u1', { preferred_username: 'gina', groups: ['staff'] });
+  expect(await enter('u1')).toMatchObject({ to: REFUSED, session: 401 });
+  expect((await before.browser.get('/api/session')).status).toBe(401);
+});
 
-  test('refuses a disabled operator, a foreign state, and another browser', async () => {
-    users.set('u2', { preferred_username: 'hugo', groups: ['viewer'], accounts: [ACCOUNT] });
-    const refused = '/login?error=openid';
-    const forged = await signOn(createBrowser(consoleUrl), 'u2', {
-      edit: (url) => {
-        url.searchParams.set('state', 'foreign');
-        return url;
-      },
-    });
-    expect(forged.headers.get('location')).toBe(refused);
-    const browser = createBrowser(consoleUrl);
-    const stolen = await signOn(browser, 'u2', {
-      edit: (url) => {
-        browser.cookies.clear();
-        return url;
-      },
-    });
-    expect(stolen.headers.get('location')).toBe(refused);
-    expect((await signOn(createBrowser(consoleUrl), 'u2')).headers.get('location')).toBe(
-      '/apps?tab=1',
-    );
-    await started.db
-      .collection('operators')
-      .updateOne({ name: 'hugo' }, { $currentDate: { disabledAt: true } });
-    expect((await signOn(createBrowser(consoleUrl), 'u2')).headers.get('location')).toBe(refused);
-  });
+test.each([
+  ['a weaker role', ['viewer']],
+  ['no role', ['staff']],
+])('ends the links of an owner to whom the claims give %s', async (_, groups) => {
+  const { db, store } = started;
+  const claims = { preferred_username: 'kim', accounts: [ACCOUNT] };
+  users.set('u4', { ...claims, groups: ['viewer'] });
+  await enter('u4');
+  const owner = { $set: { role: 'owner', accounts: 'all' } };
+  const kim = () => db.collection('operators').findOneAndUpdate({ name: 'kim' }, owner);
+  const grant = { role: 'owner', accounts: 'all', by: String((await kim())?._id) } as const;
+  const { link } = await inviteOperator(store, consoleUrl, grant);
+  const setUp = { 'x-setup-token': tokenOf(link) };
+  const isValid = async () => (await createBrowser(consoleUrl).get('/api/setup', setUp)).body.valid;
+  expect(await isValid()).toBe(true);
+  users.set('u4', { ...claims, groups });
+  await enter('u4');
+  expect(await isValid()).toBe(false);
+  await kim();
+  expect(await isValid()).toBe(false);
+});
 
-  test('a local operator of the same name is a separate operator, and the return path leads to no other site', async () => {
-    await started.db.collection('operators').deleteMany({});
-    await setUpOwner({ ...started, url: consoleUrl }, 'ida');
-    users.set('u3', { preferred_username: 'ida', groups: ['viewer'] });
-    const browser = createBrowser(consoleUrl);
-    const path = '/api/oidc/start?return=//evil.example/';
-    const response = await signOn(browser, 'u3', { path });
-    expect(response.headers.get('location')).toBe('/');
-    expect((await browser.get('/api/session')).body.operator).toMatchObject({
-      ...{ name: 'ida (u3)', role: 'viewer', accounts: [] },
-    });
-  });
+test('refuses a disabled operator, a foreign state, and another browser', async () => {
+  users.set('u2', { preferred_username: 'hugo', groups: ['viewer'], accounts: [ACCOUNT] });
+  const withState = (url: URL) => {
+    url.searchParams.set('state', 'foreign');
+    return url;
+  };
+  expect((await enter('u2', { edit: withState })).to).toBe(REFUSED);
+  const browser = createBrowser(consoleUrl);
+  const withoutCookies = (url: URL) => {
+    browser.cookies.clear();
+    return url;
+  };
+  const stolen = await signOn(browser, 'u2', { edit: withoutCookies });
+  expect(stolen.headers.get('location')).toBe(REFUSED);
+  expect((await enter('u2')).to).toBe('/apps?tab=1');
+  const disabled = { $currentDate: { disabledAt: true } } as const;
+  await started.db.collection('operators').updateOne({ name: 'hugo' }, disabled);
+  expect((await enter('u2')).to).toBe(REFUSED);
+});
 
-  test('refuses an ID token that the provider has not signed', async () => {
-    users.set('u4', { preferred_username: 'jane', groups: ['owner'] });
-    isForging = true;
-    const forged = await signOn(createBrowser(consoleUrl), 'u4');
-    isForging = false;
-    expect(forged.headers.get('location')).toBe('/login?error=openid');
-    expect(await started.db.collection('operators').countDocuments({ name: 'jane' })).toBe(0);
-    const genuine = await signOn(createBrowser(consoleUrl), 'u4');
-    expect(genuine.headers.get('location')).toBe('/apps?tab=1');
+test('a local operator of the same name is a separate operator, and the return path leads to no other site', async () => {
+  await started.db.collection('operators').deleteMany({});
+  await setUpOwner({ ...started, url: consoleUrl }, 'ida');
+  users.set('u3', { preferred_username: 'ida', groups: ['viewer'] });
+  expect(await enter('u3', { path: '/api/oidc/start?return=//evil.example/' })).toMatchObject({
+    ...{ to: '/', operator: { name: 'ida (u3)', role: 'viewer', accounts: [] } },
   });
+});
 
-  test.each([
-    ['a control character', 'u5', 'eve\u0000'],
-    ['a change of direction', 'u6', 'eve\u202Enimda'],
-    ['more characters than set-up allows', 'u7', 'e'.repeat(101)],
-  ])('takes another claim for a name with %s', async (_what, user, name) => {
-    users.set(user, { preferred_username: name, groups: ['viewer'] });
-    const browser = createBrowser(consoleUrl);
-    await signOn(browser, user);
-    expect((await browser.get('/api/session')).body.operator).toMatchObject({ name: user });
-  });
+test('refuses an ID token that the provider has not signed', async () => {
+  users.set('u4', { preferred_username: 'jane', groups: ['owner'] });
+  isForging = true;
+  const forged = await enter('u4');
+  isForging = false;
+  expect(forged.to).toBe(REFUSED);
+  expect(await started.db.collection('operators').countDocuments({ name: 'jane' })).toBe(0);
+  expect((await enter('u4')).to).toBe('/apps?tab=1');
+});
+
+test.each([
+  ['a control character', 'u5', 'eve\u0000'],
+  ['a change of direction', 'u6', 'eve\u202Enimda'],
+  ['more characters than set-up allows', 'u7', 'e'.repeat(101)],
+])('takes another claim for a name with %s', async (_what, user, name) => {
+  users.set(user, { preferred_username: name, groups: ['viewer'] });
+  expect((await enter(user)).operator).toMatchObject({ name: user });
 });

@@ -1,5 +1,5 @@
 import type { ProviderChannelName } from '@carillon/core/channels';
-import { expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import {
   type DocumentedAnswer,
   readAnswersTable,
@@ -9,6 +9,8 @@ import { jsonOrText } from '../src/channels/fcm/json-or-text.ts';
 import { fcmOutcome } from '../src/channels/fcm/outcome.ts';
 import { outcomeOfResponse } from '../src/channels/web-push/outcome.ts';
 import type { Attempt } from '../src/deliver/provider.ts';
+import { CHANNELS } from './channels-under-test.ts';
+import { sendTo, useProvider } from './provider-under-test.ts';
 
 const LOST = Object.assign(new Error('the connection was lost'), { code: 'ECONNRESET' });
 const TIMEOUT = Object.assign(new Error('no response in time'), { code: 'ETIMEDOUT' });
@@ -65,22 +67,34 @@ function describeAttempt(attempt: Attempt): Pick<DocumentedAnswer, 'concerns' | 
 
 const table = readAnswersTable();
 
-test.each(table)('$channel $answer: $effect', (documented) => {
-  const { concerns, effect } = documented;
-  expect(describeAttempt(attempts[documented.channel](documented))).toEqual({ concerns, effect });
-});
+describe.each(['apns', 'fcm', 'web-push'] as const)('%s', (name) => {
+  const provider = useProvider(CHANNELS[name].connect);
+  const answers = table.filter(({ channel }) => channel === name);
 
-test('the table has each effect of each provider', () => {
-  const common = [
-    'sent',
-    'gone',
-    'deferred',
-    'refused',
-    'rejected-by-provider',
-    'wrong-credential',
-  ];
-  for (const channel of ['apns', 'fcm', 'web-push']) {
-    const effects = table.filter((one) => one.channel === channel).map(({ effect }) => effect);
-    expect(effects).toEqual(expect.arrayContaining(common));
-  }
+  test.each(answers)('$answer: $effect', (documented) => {
+    const { concerns, effect } = documented;
+    expect(describeAttempt(attempts[name](documented))).toEqual({ concerns, effect });
+  });
+
+  test.each(answers.filter(({ http }) => http !== undefined))(
+    '$answer as a response of the provider: $effect',
+    async ({ answer, concerns, effect, http }) => {
+      const address = await CHANNELS[name].createAddress(provider.sandbox, 'device');
+      await provider.sandbox.scriptPermanently(name, address.address, { ...http });
+      const [attempt] = await sendTo(provider.client, [address]);
+      expect(describeAttempt(attempt as Attempt)).toEqual({ concerns, effect });
+      // A refused access token of Google is renewed, and its request sent again.
+      const isSentAgain = name === 'fcm' && /^401 (UNAUTH|without)/.test(answer);
+      const requests = await provider.sandbox.receivedOver(name, address.address);
+      expect(requests).toHaveLength(isSentAgain ? 2 : 1);
+      if (attempt?.kind !== 'sent') expect(attempt).toMatchObject({ detail: expect.any(String) });
+    },
+  );
+
+  test('the table has each effect', () => {
+    const effects = ['sent', 'gone', 'deferred', 'refused', 'rejected-by-provider'];
+    expect(answers.map(({ effect }) => effect)).toEqual(
+      expect.arrayContaining([...effects, 'wrong-credential']),
+    );
+  });
 });

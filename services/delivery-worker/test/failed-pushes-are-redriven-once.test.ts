@@ -10,7 +10,7 @@ import { type BoardQueues, openBoardQueues, type Queue } from '@carillon/queue/b
 import type { RedriveJob } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
-import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
+import type { PushDocument, RedriveDocument, RedriveFilter } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
@@ -86,15 +86,9 @@ function startWorker(acceptBy?: Accept): void {
 
 async function insertDevices(tokens: readonly string[]): Promise<void> {
   const at = new Date();
-  await database.db.collection<{ _id: string }>('devices').insertMany(
-    tokens.map((_id) => ({
-      _id,
-      app: APP,
-      platform: 'android',
-      registeredAt: at,
-      lastActiveAt: at,
-    })),
-  );
+  const fields = { app: APP, platform: 'android', registeredAt: at, lastActiveAt: at };
+  const devices = tokens.map((_id) => ({ _id, ...fields }));
+  await database.db.collection<{ _id: string }>('devices').insertMany(devices);
 }
 
 /** Inserts a push to registered devices, of which the first ones have failed with these codes. */
@@ -106,34 +100,27 @@ async function insertFailed(
   const tokens = newTokens(devices);
   await insertDevices(tokens);
   const push = await insertPush(database, tokens, options);
-  await deliver(
-    database.store,
-    push,
-    Object.fromEntries(codes.map((code, n) => [tokens[n] ?? '', code])),
-  );
+  const ends = codes.map((code, n) => [tokens[n] ?? '', code]);
+  await deliver(database.store, push, Object.fromEntries(ends));
   return push;
 }
 
-async function createRedrive(
-  filter: RedriveFilter = {},
-  pushes?: string[],
-  app = APP,
-): Promise<string> {
-  return (await database.store.redrives.create(app, filter, pushes)) ?? '';
-}
+const insertTwo = async (): Promise<[TestPush, TestPush]> => [
+  await insertFailed(1, [REJECTED]),
+  await insertFailed(1, [REJECTED]),
+];
+
+const createRedrive = async (filter: RedriveFilter = {}, pushes?: string[], app = APP) =>
+  (await database.store.redrives.create(app, filter, pushes)) ?? '';
 
 /** Waits for the end of a re-drive, and adds the job of its page again and again, as the reconciler does. */
-async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocument | undefined> {
-  let redrive: RedriveDocument | undefined;
-  await until(
-    async () => {
-      redrive = await database.store.redrives.find(id);
-      if (redrive !== undefined) await producers.redrive(redrive);
-      return redrive?.state !== 'running';
-    },
-    { what: 'the re-drive has ended', timeoutMs },
-  );
-  return redrive;
+function waitForEnd(id: string): Promise<RedriveDocument> {
+  const findEnded = async () => {
+    const redrive = await database.store.redrives.find(id);
+    if (redrive !== undefined) await producers.redrive(redrive);
+    return redrive?.state !== 'running' && redrive;
+  };
+  return until(findEnded, { what: 'the re-drive has ended', timeoutMs: 60_000 });
 }
 
 /** Runs a re-drive to its end. */
@@ -143,6 +130,8 @@ async function redrive(filter: RedriveFilter = {}, pushes?: string[]) {
   return waitForEnd(id);
 }
 
+const oldPushOf = ({ idempotency }: PushDocument) => idempotency?.key.split(':')[2] ?? '';
+
 /** Reads the new pushes: the id of the old one, and the tokens. */
 async function readNewPushes(): Promise<Record<string, string[]>> {
   const found = await database.pushes
@@ -150,10 +139,7 @@ async function readNewPushes(): Promise<Record<string, string[]>> {
     .sort({ 'idempotency.key': 1 })
     .toArray();
   return Object.fromEntries(
-    found.map(({ idempotency, work }) => [
-      idempotency?.key.split(':')[2] ?? '',
-      splitTokens(work?.tokens ?? ''),
-    ]),
+    found.map((push) => [oldPushOf(push), splitTokens(push.work?.tokens ?? '')]),
   );
 }
 
@@ -169,10 +155,10 @@ describe('an account', () => {
   });
   afterEach(() => presence.close());
 
-  const insertApp = (_id: string, ofAccount: string) =>
-    database.db
-      .collection<{ _id: string }>('apps')
-      .insertOne({ ...{ _id, account: ofAccount, name: _id, createdAt: new Date() } });
+  async function insertApp(_id: string, ofAccount: string): Promise<void> {
+    const app = { _id, ...{ account: ofAccount, name: _id, createdAt: new Date() } };
+    await database.db.collection<{ _id: string }>('apps').insertOne(app);
+  }
 
   /** Gives all pushes and devices of the first app to another one. */
   async function moveTo(app: string): Promise<void> {
@@ -180,12 +166,10 @@ describe('an account', () => {
       await database.db.collection(name).updateMany({ app: APP }, { $set: { app } });
   }
 
-  const acceptWithinLimit = () =>
-    createAccept(
-      database.store,
-      producers,
-      createRateCounter(presence, () => undefined),
-    );
+  const acceptWithinLimit = () => {
+    const counter = createRateCounter(presence, () => undefined);
+    return createAccept(database.store, producers, counter);
+  };
 
   test('whose limit is reached gets the rest of its re-drives later, and others pass meanwhile', async () => {
     const others = await database.store.accounts.create('Two', 'pro');
@@ -277,24 +261,21 @@ test('a later re-drive leaves out recipients of an earlier one, and includes tho
   );
 });
 
-test('expired, deleted and removed pushes are skipped and counted', async () => {
-  const [expired, deleted] = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+test('expired, deleted and removed pushes, and those without a device, are skipped and counted', async () => {
+  const without = await insertFailed(1, [REJECTED]);
+  await database.db.collection('devices').deleteMany({});
+  const [expired, deleted] = await insertTwo();
   await database.pushes.updateOne({ _id: expired.id }, { $set: { sendUntil: new Date() } });
   await database.store.pushCompletion.markDeleted(APP, deleted.id);
   const removed = newPushId(Date.now());
-  expect(await redrive({}, [expired.id, deleted.id, removed])).toMatchObject({
-    ...{ state: 'finished', total: 3, done: 0 },
-    skipped: { expired: 1, deleted: 1, removed: 1 },
+  expect(await redrive({}, [without.id, expired.id, deleted.id, removed])).toMatchObject({
+    ...{ state: 'finished', total: 4, done: 0 },
+    skipped: { 'no-recipients': 1, expired: 1, deleted: 1, removed: 1 },
   });
   expect(await readNewPushes()).toEqual({});
-});
-
-test('a push without a device that still exists is skipped, and may be re-driven later', async () => {
-  const push = await insertFailed(1, [REJECTED]);
-  await database.db.collection('devices').deleteMany({});
-  expect(await redrive()).toMatchObject({ done: 0, skipped: { 'no-recipients': 1 } });
-  await insertDevices(push.tokens);
-  expect(await redrive()).toMatchObject({ done: 1 });
+  // Its device may be registered again.
+  await insertDevices(without.tokens);
+  expect(await redrive({}, [without.id])).toMatchObject({ done: 1 });
 });
 
 test('devices with a newer push of the collapse key are left out; without others the push is skipped', async () => {
@@ -316,15 +297,8 @@ test('a push of more than 100 batches with failures gets one new push for each 1
   const tokens = newTokens(100);
   await insertDevices(tokens);
   const copies = tokens.map((token, n) => ({
-    ...{
-      ...template,
-      _id: batchId(push.id, n + 2),
-      push: push.id,
-      app: APP,
-      from: token,
-      to: token,
-    },
-    work: { ...template?.work, tokens: token },
+    ...{ ...template, _id: batchId(push.id, n + 2), push: push.id, app: APP },
+    ...{ from: token, to: token, work: { ...template?.work, tokens: token } },
   }));
   await database.batches.insertMany(copies as Parameters<typeof database.batches.insertMany>[0]);
   expect(await redrive()).toMatchObject({ total: 1, done: 1, recipients: 101 });
@@ -358,7 +332,7 @@ test('a re-drive continues after a temporary failure of the database or the acce
 });
 
 test('a push whose re-drive fails is skipped, and delays no other', async () => {
-  const [broken, sound] = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  const [broken, sound] = await insertTwo();
   startWorker((app, request, idempotency) =>
     request.tokens.includes(broken.tokens[0] ?? '')
       ? Promise.reject(new Error('of this push alone'))
@@ -391,7 +365,7 @@ test('workers on the same pages send once', async () => {
     ...{ state: 'finished', total: count, done: count, recipients: 2 * count, skipped: {} },
   });
   const added = await database.pushes.find({ 'idempotency.key': /^redrive:/ }).toArray();
-  expect(added.map(({ idempotency }) => idempotency?.key.split(':')[2]).sort()).toEqual(old.sort());
+  expect(added.map(oldPushOf).sort()).toEqual(old.sort());
   expect(added.flatMap(({ work }) => splitTokens(work?.tokens ?? ''))).toHaveLength(2 * count);
   // They have met: otherwise the test shows nothing.
   expect(reserved.length).toBeGreaterThan(0);
@@ -423,7 +397,7 @@ test('a worker keeps the reservations of a push that another one accepts meanwhi
 });
 
 test('the job of a page that is done does nothing', async () => {
-  const [first, second] = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  const [first, second] = await insertTwo();
   const id = await createRedrive();
   const done = { cursor: first.id, done: 1, recipients: 1, skipped: {} };
   await database.store.redrives.recordProgress({ _id: id }, done);
@@ -434,7 +408,7 @@ test('the job of a page that is done does nothing', async () => {
 });
 
 test('a worker that stops leaves the rest of its page to the next one', async () => {
-  const pushes = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  const pushes = await insertTwo();
   const id = await createRedrive();
   await redrivePage({ ...resources(), isStopping: () => true }, { redrive: id });
   expect(await database.store.redrives.find(id)).toMatchObject({ state: 'running', done: 0 });

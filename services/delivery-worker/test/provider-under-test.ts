@@ -1,38 +1,57 @@
 import { afterAll, afterEach, beforeAll, beforeEach } from '@jest/globals';
-import type { ProviderClient } from '../src/deliver/provider.ts';
-import { type ProviderSandbox, startProviderSandbox } from './provider-sandbox.ts';
+import type { SandboxCredentials } from '../../../test/support/providers/sandbox.ts';
+import {
+  type OwnSandbox,
+  startOwnSandbox,
+} from '../../../test/support/providers/sandbox-process.ts';
+import type { Attempt, ProviderClient, ProviderPush } from '../src/deliver/provider.ts';
+import { createPush } from './pushes.ts';
 
-/** A provider's sandbox, and the client of the test that runs. */
+let sandbox: OwnSandbox;
+let credentials: SandboxCredentials;
+beforeAll(async () => {
+  sandbox = await startOwnSandbox();
+  credentials = await sandbox.credentials();
+}, 90_000);
+afterAll(() => sandbox?.stop());
+
+/** The providers' sandbox of a test file, and the client of the test that runs. */
 export interface ProviderUnderTest {
-  readonly sandbox: ProviderSandbox;
+  readonly sandbox: OwnSandbox;
+  readonly credentials: SandboxCredentials;
   readonly client: ProviderClient;
 }
 
-/** Starts a sandbox for the tests of a file, and connects a client of its own for each of them. */
+/** Connects a client for each test to the sandbox of the file. */
 export function useProvider(
-  connect: (sandbox: ProviderSandbox) => ProviderClient,
+  connect: (credentials: SandboxCredentials) => ProviderClient,
 ): ProviderUnderTest {
-  let sandbox: ProviderSandbox;
   let client: ProviderClient;
-
-  beforeAll(async () => {
-    sandbox = await startProviderSandbox();
-  });
   beforeEach(() => {
-    client = connect(sandbox);
+    client = connect(credentials);
   });
   afterEach(async () => {
-    await client.close();
-    await sandbox.reset();
+    await client?.close();
+    await sandbox?.reset();
   });
-  afterAll(() => sandbox?.stop());
-
   return {
     get sandbox() {
       return sandbox;
+    },
+    get credentials() {
+      return credentials;
     },
     get client() {
       return client;
     },
   };
+}
+
+/** Sends a push to addresses at once. */
+export function sendTo(
+  client: ProviderClient,
+  addresses: Parameters<ReturnType<ProviderClient['prepare']>>[0][],
+  changes: Partial<ProviderPush> = {},
+): Promise<Attempt[]> {
+  return Promise.all(addresses.map(client.prepare(createPush(changes), () => true)));
 }

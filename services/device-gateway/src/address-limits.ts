@@ -36,14 +36,16 @@ const MAX_TRACKED_KEYS = 50_000;
  */
 export type AddressLimits = ReturnType<typeof createAddressLimits>;
 
-export function createAddressLimits() {
+/** @param now monotonic milliseconds */
+export function createAddressLimits(now: () => number = () => performance.now()) {
   // A count of twice the limit decays within a minute, so no higher count is kept.
   const connectionRates = createLeakyBuckets(
+    now,
     CONNECTIONS_PER_MINUTE / 60,
     2 * CONNECTIONS_PER_MINUTE,
   );
-  const authFailures = createLeakyBuckets(AUTH_FAILURE_DECAY_PER_SECOND, MAX_AUTH_FAILURES);
-  const lookups = createLeakyBuckets(LOOKUPS_PER_SECOND, LOOKUP_BURST);
+  const authFailures = createLeakyBuckets(now, AUTH_FAILURE_DECAY_PER_SECOND, MAX_AUTH_FAILURES);
+  const lookups = createLeakyBuckets(now, LOOKUPS_PER_SECOND, LOOKUP_BURST);
   const connects = createCounts();
   const takeovers = createCounts();
 
@@ -102,20 +104,20 @@ function createCounts() {
 }
 
 /** Creates counts by key that decrease over time and never exceed a capacity. */
-function createLeakyBuckets(leakPerSecond: number, capacity: number) {
+function createLeakyBuckets(now: () => number, leakPerSecond: number, capacity: number) {
   const buckets = new LRUCache<string, { level: number; updatedAt: number }>({
     max: MAX_TRACKED_KEYS,
   });
 
   function read(key: string): number {
     const { level, updatedAt } = buckets.get(key) ?? { level: 0, updatedAt: 0 };
-    return Math.max(0, level - ((performance.now() - updatedAt) / 1_000) * leakPerSecond);
+    return Math.max(0, level - ((now() - updatedAt) / 1_000) * leakPerSecond);
   }
 
   /** Adds to a count and returns the new count. */
   function add(key: string, amount = 1): number {
     const level = Math.min(Math.max(0, read(key) + amount), capacity);
-    if (level > 0) buckets.set(key, { level, updatedAt: performance.now() });
+    if (level > 0) buckets.set(key, { level, updatedAt: now() });
     else buckets.delete(key);
     return level;
   }

@@ -39,8 +39,13 @@ export type PendingConnections = ReturnType<typeof createPendingConnections>;
  *
  * @param maxPerAddress most pending connections of an address (IPv6: of a /64)
  * @param onEvicted is called when a connection is closed to make room
+ * @param now monotonic milliseconds
  */
-export function createPendingConnections(maxPerAddress: number, onEvicted: () => void) {
+export function createPendingConnections(
+  maxPerAddress: number,
+  onEvicted: () => void,
+  now: () => number = () => performance.now(),
+) {
   const byStage = createStageIndex();
   const byAddress = createAddressIndex(maxPerAddress);
 
@@ -52,7 +57,7 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
   /** @param graceMs a connection without a CONNECT that is younger stays */
   function evict(pending: PendingConnection | undefined, graceMs: number): boolean {
     if (pending === undefined) return false;
-    const openForMs = performance.now() - pending.openedAt;
+    const openForMs = now() - pending.openedAt;
     if (pending.stage === 'connecting' && openForMs < graceMs) return false;
     pending.transport.destroy();
     remove(pending);
@@ -65,9 +70,8 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
   }
 
   function closeOverdue(): void {
-    const now = performance.now();
     for (const pending of byStage.all()) {
-      if (pending.forceCloseAt < now) pending.transport.destroy();
+      if (pending.forceCloseAt < now()) pending.transport.destroy();
       // A connection that closes before MQTT starts is detected only here.
       if (pending.transport.destroyed) remove(pending);
     }
@@ -89,7 +93,7 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
      */
     add(transport: Transport, address: string): PendingConnection | undefined {
       if (!ensureCapacity(address, EVICTION_GRACE_MS)) return undefined;
-      const openedAt = performance.now();
+      const openedAt = now();
       const forceCloseAt = openedAt + CONNECT_TIMEOUT_MS;
       const pending: PendingConnection = {
         address,
@@ -121,7 +125,7 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
       byStage.setStage(pending, 'authenticating', Number.POSITIVE_INFINITY),
     /** Sends a rejection after a delay; a connection that is evicted before gets none. */
     reject(pending: PendingConnection, delayMs: number, sendRejection: () => void): void {
-      byStage.setStage(pending, 'rejected', performance.now() + delayMs + CLOSE_TIMEOUT_MS);
+      byStage.setStage(pending, 'rejected', now() + delayMs + CLOSE_TIMEOUT_MS);
       if (delayMs === 0) sendRejection();
       else pending.rejectTimer = setTimeout(sendRejection, delayMs);
     },

@@ -22,20 +22,13 @@ export const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
 export type TestPush = Delivery;
 
-interface PushOptions {
-  collapse?: string;
-  data?: string;
-  /** Context of the trace of its request. */
-  trace?: string;
-}
+/** `trace` is the context of the trace of its request. */
+type PushOptions = Partial<Record<'collapse' | 'data' | 'trace', string>>;
 
 const DEFAULTS = {
-  maxConnections: 1_000,
-  maxWaitingBytes: 64 * 1_024 * 1_024,
-  webSocketOrigins: new Set<string>(),
-  authKeys: AUTH_KEYS,
-  hasAddressLimits: true,
-  drainSeconds: 0.1,
+  ...{ maxConnections: 1_000, maxWaitingBytes: 64 * 1_024 * 1_024 },
+  ...{ webSocketOrigins: new Set<string>(), authKeys: AUTH_KEYS },
+  ...{ hasAddressLimits: true, hasProxyHeader: false, drainSeconds: 0.1 },
 };
 
 /** A gateway with a real Redis and MongoDB, and a dispatcher as workers use it. */
@@ -53,14 +46,10 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
   const log = { info: () => undefined, warn: () => undefined };
   async function startAnother(settings: Partial<GatewaySettings> = {}): Promise<Gateway> {
     const gateway = await startGateway({
-      store,
-      producers,
-      metrics: createMetrics(),
-      presenceRedis: redisServer,
-      log,
+      ...{ store, producers, log },
+      ...{ metrics: createMetrics(), presenceRedis: redisServer },
       proxyWarner: createProxyWarner({ log, record: async () => undefined }),
       listen: { mqtt: ANY_PORT, ws: ANY_PORT },
-      hasProxyHeader: false,
       ...DEFAULTS,
       ...settings,
     });
@@ -69,7 +58,7 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     return gateway;
   }
 
-  async function dispatch(push: TestPush, token: string, deadlineMs = 500) {
+  async function dispatch(push: TestPush, token: string, deadlineMs = 5_000) {
     const deadline = performance.now() + deadlineMs;
     const beforeSend = async () => ({ deadline, includes: () => true });
     const plan = { app: 'app', mayWait: true, beforeSend };
@@ -87,19 +76,20 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     checkedPushes,
     /** Starts a further gateway. */
     startGateway: startAnother,
+    /** Registers a device and returns its token. */
+    newToken: async (app = APP): Promise<string> =>
+      (await store.devices.register(app, 'electron')).token,
     /** Registers a device and returns it, not connected. */
-    registerDevice: (
-      gateway = defaultGateway,
-      via: DeviceTransport = { scheme: 'mqtt' },
-    ): Promise<MqttDevice> => registerDevice(store, gateway, via),
+    registerDevice: (gateway = defaultGateway, via?: Parameters<typeof registerDevice>[2]) =>
+      registerDevice(store, gateway, via),
     /** Creates an open push of one recipient, to be dispatched or written to the inbox. */
     createPush: (token: string, options?: PushOptions) => insertPush(store, token, options),
     /** Dispatches a push to the device's gateway; returns the delivery result. */
     dispatch,
     /** Dispatches a push until its device, which connects, has acknowledged it. It has no inbox row to wait for. */
-    async untilAcknowledged(push: TestPush, token: string, deadlineMs?: number): Promise<void> {
+    async untilAcknowledged(push: TestPush, token: string): Promise<void> {
       const live: TestPush = { ...push, hasNoRow: true };
-      await until(async () => (await dispatch(live, token, deadlineMs)) === 'acknowledged');
+      await until(async () => (await dispatch(live, token)) === 'acknowledged');
     },
     /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
     async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {
@@ -120,7 +110,7 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
 
 async function startServers({ uri, stop }: OwnDatabase) {
   const redisServer = await startRedis();
-  const store = await openStore({ uri, appName: 'test', timeoutMs: 2_500 });
+  const store = await openStore({ uri, appName: 'test', timeoutMs: 30_000 });
   await store.migrate();
   const presence = await connectPresence(redisServer);
   const redis = presence.redis as Redis;
@@ -154,25 +144,15 @@ function startQueue(redis: RedisAddress, checkedPushes: string[]) {
   };
 }
 
-/** Transport of a device, and for TLS the authority that it trusts, PEM. */
-interface DeviceTransport {
-  scheme: 'mqtt' | 'mqtts' | 'ws';
-  ca?: string;
-}
-
+/** @param via transport, and for TLS the authority that the device trusts, PEM */
 async function registerDevice(
   store: TestStore,
   gateway: Gateway,
-  { scheme, ca }: DeviceTransport,
+  via: { scheme: 'mqtt' | 'mqtts' | 'ws'; ca?: string } = { scheme: 'mqtt' },
 ): Promise<MqttDevice> {
   const { token } = await store.devices.register(APP, 'electron');
-  const url = `${scheme}://127.0.0.1:${gateway.ports[scheme]}`;
-  return createMqttDevice({
-    url,
-    token,
-    auth: createDeviceAuth(AUTH_KEYS, token),
-    ...(ca && { ca }),
-  });
+  const url = `${via.scheme}://127.0.0.1:${gateway.ports[via.scheme]}`;
+  return createMqttDevice({ ...via, url, token, auth: createDeviceAuth(AUTH_KEYS, token) });
 }
 
 async function insertPush(

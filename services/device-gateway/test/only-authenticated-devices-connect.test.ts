@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import { newDeviceToken } from '@carillon/core/ids';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { TestServer } from '../../../packages/presence/test/start-server.ts';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { IConnectPacket } from 'mqtt-packet';
+import { startDatabase } from '../../../test/support/own-database.ts';
+import { startTcpProxy, type TcpProxy } from '../../../test/support/tcp-proxy.ts';
 import { until } from '../../../test/support/until.ts';
 import { untilClosed } from '../../../test/support/until-closed.ts';
 import {
@@ -11,129 +12,91 @@ import {
   startGatewayUnderTest,
 } from './gateway-under-test.ts';
 import {
+  ACCEPTED,
+  connack,
   connectPacket,
   openSocket,
-  sendUntilClosed as sendUntilClosedTo,
+  sendUntilClosed,
+  UNAVAILABLE,
+  WRONG_AUTH,
 } from './raw-connection.ts';
 
-let mongod: TestServer;
+const MQTT31 = { protocolVersion: 3, protocolId: 'MQIsdp' } as const;
+const WILL = { topic: 'x', payload: Buffer.from('y'), qos: 1, retain: true } as const;
+const PING_AND_DISCONNECT = Buffer.from([0xc0, 0, 0xe0, 0]);
+const PONG = [0xd0, 0];
+
+let proxy: TcpProxy;
 let bench: GatewayUnderTest;
-
 beforeAll(async () => {
-  mongod = await startMongod();
-  bench = await startGatewayUnderTest({
-    uri: `mongodb://127.0.0.1:${mongod.port}/test`,
-    stop: mongod.stop,
-  });
+  const database = await startDatabase();
+  const uri = new URL(database.uri);
+  proxy = await startTcpProxy(Number(uri.port));
+  uri.port = String(proxy.port);
+  const stop = async () => {
+    await proxy.stop();
+    await database.stop();
+  };
+  bench = await startGatewayUnderTest({ uri: uri.href, stop });
 });
-
 afterAll(() => bench.stop());
 
-/** Sends bytes and returns all received bytes until the gateway closes the connection. */
-function sendUntilClosed(...chunks: Buffer[]): Promise<number[]> {
-  return sendUntilClosedTo(bench.gateway.ports.mqtt, ...chunks);
-}
+/** Sends a CONNECT, a ping and DISCONNECT; returns the response until the gateway closes the connection. */
+const connectAndPing = (connect: Buffer) =>
+  sendUntilClosed(bench.gateway.ports.mqtt, connect, PING_AND_DISCONNECT);
 
-describe('CONNECT', () => {
-  test('with a wrong auth is rejected with code 4', async () => {
-    const { token } = await bench.registerDevice();
-    const wrong = connectPacket(token, { password: Buffer.from('f'.repeat(64)) });
-    expect(await sendUntilClosed(wrong)).toEqual([0x20, 2, 0, 4]);
-  });
-
-  test('of a device that was never registered is rejected with code 5', async () => {
-    expect(await sendUntilClosed(connectPacket(newDeviceToken()))).toEqual([0x20, 2, 0, 5]);
-  });
-
-  test('of another protocol level is rejected with code 1', async () => {
-    const { token } = await bench.registerDevice();
-    expect(await sendUntilClosed(connectPacket(token, { protocolVersion: 5 }))).toEqual([
-      0x20, 2, 0, 1,
-    ]);
-    const misnamed = connectPacket(token).fill('MQTX', 4, 8);
-    expect(await sendUntilClosed(misnamed)).toEqual([0x20, 2, 0, 1]);
-  });
-
-  test('of MQTT 3.1, which older clients try first, is handled like MQTT 3.1.1', async () => {
-    const { token } = await bench.registerDevice();
-    const mqtt31 = { protocolVersion: 3, protocolId: 'MQIsdp' } as const;
-    const disconnect = Buffer.from([0xe0, 0]);
-    expect(await sendUntilClosed(connectPacket(token, mqtt31), disconnect)).toEqual([
-      0x20, 2, 0, 0,
-    ]);
-    const wrong = connectPacket(token, { ...mqtt31, password: Buffer.from('f'.repeat(64)) });
-    expect(await sendUntilClosed(wrong)).toEqual([0x20, 2, 0, 4]);
-    expect(await sendUntilClosed(connectPacket(newDeviceToken(), mqtt31))).toEqual([0x20, 2, 0, 5]);
-  });
-
-  test('with a client id other than the user name is rejected with code 4', async () => {
-    const { token } = await bench.registerDevice();
-    expect(await sendUntilClosed(connectPacket(token, { clientId: 'other' }))).toEqual([
-      0x20, 2, 0, 4,
-    ]);
-  });
-
-  test('with a will is accepted, and the will is ignored', async () => {
-    const { token } = await bench.registerDevice();
-    const will = { topic: 'x', payload: Buffer.from('y'), qos: 1, retain: true } as const;
-    const pingAndDisconnect = Buffer.from([0xc0, 0, 0xe0, 0]);
-    for (const overrides of [
-      { will },
-      { will, protocolVersion: 3, protocolId: 'MQIsdp' },
-    ] as const) {
-      const response = await sendUntilClosed(connectPacket(token, overrides), pingAndDisconnect);
-      expect(response).toEqual([0x20, 2, 0, 0, 0xd0, 0]);
-    }
-  });
-
-  test('that is malformed closes the connection without a CONNACK', async () => {
-    const { token } = await bench.registerDevice();
-    expect(await sendUntilClosed(connectPacket(token).fill(0xff, 20))).toEqual([]);
-    expect(await sendUntilClosed(Buffer.from('GET / HTTP/1.1\r\n\r\n'))).toEqual([]);
-  });
+test.each<[string, number, Partial<IConnectPacket>]>([
+  ['a wrong auth', 4, WRONG_AUTH],
+  ['a client id other than the user name', 4, { clientId: 'other' }],
+  ['the protocol level of MQTT 5', 1, { protocolVersion: 5 }],
+  ['MQTT 3.1 and a wrong auth', 4, { ...MQTT31, ...WRONG_AUTH }],
+  ['MQTT 3.1, which older clients try first', 0, MQTT31],
+  ['a will, which is ignored', 0, { will: WILL }],
+  ['MQTT 3.1 and a will', 0, { will: WILL, ...MQTT31 }],
+])('a CONNECT with %s gets code %i', async (_what, code, overrides) => {
+  const response = await connectAndPing(connectPacket(await bench.newToken(), overrides));
+  expect(response).toEqual(code === 0 ? [...ACCEPTED, ...PONG] : connack(code));
 });
 
-describe('a connected device', () => {
-  test('that floods packets is closed', async () => {
-    const { token } = await bench.registerDevice();
-    const pings = Buffer.from('c000'.repeat(1_000), 'hex');
-    expect((await sendUntilClosed(connectPacket(token), pings)).length).toBeLessThan(200);
-  });
+test('a CONNECT of a device that was never registered gets code 5, of another protocol code 1', async () => {
+  for (const overrides of [{}, MQTT31])
+    expect(await connectAndPing(connectPacket(newDeviceToken(), overrides))).toEqual(connack(5));
+  const misnamed = connectPacket(await bench.newToken()).fill('MQTX', 4, 8);
+  expect(await connectAndPing(misnamed)).toEqual(connack(1));
 });
 
-describe('without MongoDB', () => {
-  test('a device with a signed auth connects, any other gets code 3', async () => {
-    const device = await bench.registerDevice();
-    const unknown = newDeviceToken();
-    process.kill(mongod.pid, 'SIGSTOP');
-    try {
-      await device.connect();
-      const imported = connectPacket(device.token, { password: Buffer.from('imported') });
-      expect(await sendUntilClosed(imported)).toEqual([0x20, 2, 0, 3]);
-      const socket = openSocket(bench.gateway.ports.mqtt);
-      socket.write(connectPacket(unknown));
-      expect([...(await once(socket, 'data'))[0]]).toEqual([0x20, 2, 0, 0]);
-      process.kill(mongod.pid, 'SIGCONT');
-      // The device is checked once MongoDB is back: it was never registered.
-      await untilClosed(socket);
-    } finally {
-      process.kill(mongod.pid, 'SIGCONT');
-    }
-    await enqueueInboxRow(bench, device.token, await bench.createPush(device.token));
-    const probe = await bench.createPush(device.token);
-    await bench.untilAcknowledged(probe, device.token);
-    await device.disconnect();
-  });
+test('a malformed CONNECT closes the connection without a CONNACK', async () => {
+  expect(await connectAndPing(connectPacket(await bench.newToken()).fill(0xff, 20))).toEqual([]);
+  expect(await connectAndPing(Buffer.from('GET / HTTP/1.1\r\n\r\n'))).toEqual([]);
 });
 
-describe('a gateway that stops', () => {
-  test('closes its connections, and its devices are offline at once', async () => {
-    const gateway = await bench.startGateway();
-    const device = await bench.registerDevice(gateway);
-    await device.connect();
-    await until(() => bench.isOnline(device.token));
-    await gateway.stop();
-    expect(await bench.isOnline(device.token)).toBe(false);
-    await until(() => !device.connected);
-  });
+test('without MongoDB a device with a signed auth connects, any other gets code 3', async () => {
+  const device = await bench.registerDevice();
+  const imported = connectPacket(device.token, { password: Buffer.from('imported') });
+  proxy.block('requests');
+  const unknown = openSocket(bench.gateway.ports.mqtt);
+  unknown.write(connectPacket(newDeviceToken()));
+  const [response, [acknowledged]] = await Promise.all([
+    connectAndPing(imported),
+    once(unknown, 'data'),
+    device.connect(),
+  ]);
+  expect(response).toEqual(UNAVAILABLE);
+  expect([...acknowledged]).toEqual(ACCEPTED);
+  proxy.restore();
+  // The device is checked once MongoDB is back: it was never registered.
+  await untilClosed(unknown);
+  await enqueueInboxRow(bench, device.token, await bench.createPush(device.token));
+  await bench.untilAcknowledged(await bench.createPush(device.token), device.token);
+  await device.disconnect();
+});
+
+test('a gateway that stops closes its connections, and its devices are offline at once', async () => {
+  const gateway = await bench.startGateway();
+  const device = await bench.registerDevice(gateway);
+  await device.connect();
+  await until(() => bench.isOnline(device.token));
+  await gateway.stop();
+  expect(await bench.isOnline(device.token)).toBe(false);
+  await until(() => !device.connected);
 });

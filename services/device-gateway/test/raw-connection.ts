@@ -20,6 +20,14 @@ export function connectPacket(token: string, overrides: Partial<IConnectPacket> 
   });
 }
 
+/** Encodes the CONNACK with a return code (MQTT 3.1.1, 3.2), without a session. */
+export const connack = (code: number): number[] => [0x20, 2, 0, code];
+export const ACCEPTED = connack(0);
+export const UNAVAILABLE = connack(3);
+export const BAD_CREDENTIALS = connack(4);
+/** Credentials of no device. */
+export const WRONG_AUTH = { password: Buffer.from('f'.repeat(64)) };
+
 /** Opens a TCP connection to a gateway; ignores its errors. */
 export function openSocket(port: number): Socket {
   return connect(port, '127.0.0.1').on('error', () => undefined);
@@ -27,12 +35,11 @@ export function openSocket(port: number): Socket {
 
 /** Sends bytes and returns all received bytes until the gateway closes the connection. */
 export async function sendUntilClosed(port: number, ...chunks: Buffer[]): Promise<number[]> {
-  const socket = openSocket(port);
-  const received: Buffer[] = [];
-  socket.on('data', (bytes) => received.push(bytes));
+  const received: number[] = [];
+  const socket = openSocket(port).on('data', (bytes) => received.push(...bytes));
   for (const chunk of chunks) socket.write(chunk);
   await untilClosed(socket);
-  return [...Buffer.concat(received)];
+  return received;
 }
 
 /** Sends bytes and waits for `byteCount` bytes of response; the connection stays open. */
@@ -47,11 +54,5 @@ export async function sendAndRead(
   return received;
 }
 
-/** Returns the milliseconds until the gateway closes a connection. */
-export async function measureCloseMs(socket: Socket): Promise<number> {
-  const startedAt = performance.now();
-  // The close is reported after all received bytes are read.
-  socket.resume();
-  await untilClosed(socket);
-  return performance.now() - startedAt;
-}
+/** Reads without keeping anything until the gateway closes the connection: the close is reported after all bytes are read. */
+export const readUntilClosed = (socket: Socket): Promise<void> => untilClosed(socket.resume());

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { Agent } from 'node:https';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import webPush from 'web-push';
@@ -30,43 +31,30 @@ afterAll(async () => {
 type ServerMessage = Record<string, unknown>;
 
 /** The browser's side of the protocol. */
-interface BrowserConnection {
-  serverMessages: ServerMessage[];
-  send(message: object): void;
-  /** Returns the next message of this type. */
-  waitForMessage(messageType: string): Promise<ServerMessage>;
-  disconnect(): Promise<void>;
-}
-
-async function connectBrowser(uaid?: string): Promise<BrowserConnection & { uaid: string }> {
+async function connectBrowser(uaid?: string) {
   const socket = new WebSocket(sandbox.control.replace('http', 'ws'), 'push-notification');
   sockets.push(socket);
   const serverMessages: ServerMessage[] = [];
   socket.on('message', (data) => serverMessages.push(JSON.parse(String(data))));
-  await new Promise((resolve) => socket.once('open', resolve));
-  const connection: BrowserConnection = {
-    serverMessages,
-    send: (message) => socket.send(JSON.stringify(message)),
-    waitForMessage: (type) =>
-      until(() => {
-        const at = serverMessages.findIndex(({ messageType }) => messageType === type);
-        return at < 0 ? undefined : serverMessages.splice(at, 1)[0];
-      }),
-    disconnect: async () => {
-      socket.close();
-      await new Promise((resolve) => socket.once('close', resolve));
-    },
+  await once(socket, 'open');
+  const send = (message: object) => socket.send(JSON.stringify(message));
+  /** Returns the next message of this type. */
+  const waitForMessage = (type: string): Promise<ServerMessage> =>
+    until(() => {
+      const at = serverMessages.findIndex(({ messageType }) => messageType === type);
+      return at < 0 ? undefined : serverMessages.splice(at, 1)[0];
+    });
+  const disconnect = async () => {
+    socket.close();
+    await once(socket, 'close');
   };
-  connection.send({
-    messageType: 'hello',
-    use_webpush: true,
-    broadcasts: {},
-    ...(uaid && { uaid }),
-  });
-  const hello = await connection.waitForMessage('hello');
+  send({ messageType: 'hello', use_webpush: true, broadcasts: {}, ...(uaid && { uaid }) });
+  const hello = await waitForMessage('hello');
   expect(hello).toMatchObject({ status: 200, use_webpush: true });
-  return { ...connection, uaid: String(hello.uaid) };
+  return { serverMessages, send, waitForMessage, disconnect, uaid: String(hello.uaid) };
 }
+
+type BrowserConnection = Awaited<ReturnType<typeof connectBrowser>>;
 
 async function register(connection: BrowserConnection, key?: string): Promise<string> {
   connection.send({ messageType: 'register', channelID: CHANNEL, ...(key && { key }) });

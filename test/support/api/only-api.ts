@@ -5,4 +5,5 @@ export const ONLY_API: StackOptions = {
   deliveryWorkers: 0,
   schedulers: 0,
   deviceGateways: 0,
+  sandbox: false,
 };

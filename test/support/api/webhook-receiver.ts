@@ -38,7 +38,7 @@ export async function untilKnown(
     await api('DELETE', `/devices/${token}`);
     return requests().some(({ events }) => events.some(({ data }) => tokens.has(data.token)));
   };
-  await until(isReported, { timeoutMs: 30_000, everyMs: 500, what: 'an event of a device' });
+  await until(isReported, { everyMs: 500, what: 'an event of a device' });
 }
 
 /**

@@ -1,4 +1,3 @@
-import type { Browser, Page } from 'puppeteer-core';
 import type { TestTenant } from '../api/tenants.ts';
 import { send } from '../end-to-end/pushes.ts';
 import { createTopicCalls } from '../guarantees/topic-calls.ts';
@@ -6,25 +5,18 @@ import { type MqttDevice, newMqttDevice } from '../mqtt-device.ts';
 import { registerIphone } from '../providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../providers/fixture.ts';
 import { untilFinal } from '../providers/outcomes.ts';
-import { openChromium } from './browser.ts';
-import { openOwner } from './operators.ts';
+import { openChromium } from '../web-push/browsers.ts';
+import { openOwner } from './browser.ts';
 import type { PageIds } from './pages.ts';
 
 const TOPIC = 'news';
 const RECEIVER = 'https://receiver.example/hook';
 
 /** A stack with a console, and the browser of its first operator. */
-export interface ConsoleFixture extends ProviderFixture {
-  /** Origin of the console. */
-  origin: string;
-  browser: Browser;
-  owner: Page;
-  /** Makes a tenant with devices, a topic, pushes of which one delivery failed, and a webhook. */
-  fill(): Promise<{ ids: PageIds; tenant: TestTenant }>;
-}
+export type ConsoleFixture = Awaited<ReturnType<typeof openConsole>>;
 
 /** Starts a stack with a console and creates the first operator. */
-export async function openConsole(): Promise<ConsoleFixture> {
+export async function openConsole() {
   const fixture = await openProviderFixture({ dashboards: 1 });
   const { dev } = fixture.stack;
   const browser = await openChromium();
@@ -34,7 +26,8 @@ export async function openConsole(): Promise<ConsoleFixture> {
     origin: dev.console ?? '',
     browser,
     owner: await openOwner(browser, dev.setup),
-    async fill() {
+    /** Makes a tenant with devices, a topic, pushes of which one delivery failed, and a webhook. */
+    async fill(): Promise<{ ids: PageIds; tenant: TestTenant }> {
       const tenant = await fixture.tenant();
       const device = await newMqttDevice(tenant.dev);
       devices.push(device);
@@ -46,7 +39,7 @@ export async function openConsole(): Promise<ConsoleFixture> {
       if (status !== 200) throw new Error(`adding a webhook: ${status}`);
       return { tenant, ids: { app, push, token: device.token, topic: TOPIC } };
     },
-    async close() {
+    async close(): Promise<void> {
       await browser.close();
       for (const device of devices) await device.disconnect();
       await fixture.close();

@@ -1,10 +1,6 @@
 import type { HTTPResponse, Page } from 'puppeteer-core';
 
-/** Faults of a page of the console. */
-export interface PageWatch {
-  /** Returns the faults since the last call. */
-  take(): string[];
-}
+export type PageWatch = ReturnType<typeof watchPage>;
 
 /**
  * Watches a page for errors in its console, requests to other hosts, documents and scripts without the
@@ -12,11 +8,7 @@ export interface PageWatch {
  *
  * @param allowed statuses of error responses that the test provokes
  */
-export function watchPage(
-  page: Page,
-  origin: string | undefined,
-  allowed: readonly number[] = [],
-): PageWatch {
+export function watchPage(page: Page, origin: string | undefined, allowed: readonly number[] = []) {
   let faults: string[] = [];
   page.on('console', (message) => {
     const isFault = message.type() === 'error' || message.type() === 'warn';
@@ -37,7 +29,8 @@ export function watchPage(
       faults.push(`no Content-Security-Policy at ${response.url()}`);
   });
   return {
-    take() {
+    /** Returns the faults since the last call. */
+    take(): string[] {
       const taken = faults;
       faults = [];
       return taken;

@@ -150,7 +150,10 @@ export async function buildDataServers(engine: Engine): Promise<void> {
 }
 
 /** Writes the settings of podman, and a program that uses them. @returns the environment */
-function writePodmanFiles(folder: string, storage: readonly string[]): Record<string, string> {
+export function writePodmanFiles(
+  folder: string,
+  storage: readonly string[],
+): Record<string, string> {
   const settings = join(folder, 'containers.conf');
   // Unusual addresses, so that two runs on a machine seldom share them; podman skips those in use.
   const subnet = process.pid % MAX_SUBNETS;

@@ -1,17 +1,11 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { writePodmanFiles } from './engine.ts';
 
 const TOOLS = ['buildah', 'podman', 'runc', 'mmdebstrap'];
-const PROBE_TIMEOUT_MS = 60_000;
-const SETTINGS = [
-  '[containers]',
-  'default_ulimits = ["nofile=20000:20000", "nproc=4096:4096"]',
-  '[network]',
-  'network_backend = "netavark"',
-  '',
-];
+const CONTAINER = ['run', '--rm', '--memory', '64m', '--rootfs', '/:O', '/bin/true'];
 
 /**
  * Returns why the tests can't build and run images here: no root, a missing program (`.ci/install` installs them), or a
@@ -26,19 +20,16 @@ export function whyNoContainers() {
   // podman takes no folder of more than 50 characters.
   const folder = mkdtempSync(join(tmpdir(), 'probe-'));
   try {
-    const settings = join(folder, 'containers.conf');
-    writeFileSync(settings, SETTINGS.join('\n'));
-    const folders = ['root', 'runroot', 'tmpdir'].flatMap((name) => [
-      `--${name}`,
-      join(folder, name),
+    const env = writePodmanFiles(folder, [
+      '--root',
+      `${folder}/root`,
+      '--runroot',
+      `${folder}/run`,
     ]);
-    const managers = ['--runtime', 'runc', '--cgroup-manager', 'cgroupfs'];
-    const container = ['run', '--rm', '--memory', '64m', '--rootfs', '/:O', '/bin/true'];
-    const { status, stderr } = spawnSync(
-      'podman',
-      [...folders, ...managers, '--events-backend', 'file', ...container],
-      { env: { ...process.env, CONTAINERS_CONF: settings }, timeout: PROBE_TIMEOUT_MS },
-    );
+    const { status, stderr } = spawnSync(join(folder, 'podman'), CONTAINER, {
+      env,
+      timeout: 60_000,
+    });
     return status === 0 ? undefined : `podman runs no container here: ${stderr}`;
   } finally {
     rmSync(folder, { recursive: true, force: true, maxRetries: 3 });

@@ -4,7 +4,7 @@ import type { Stack } from '../stack.ts';
 import { until } from '../until.ts';
 
 /** No busier than the limit of requests per minute lets anybody be. */
-const POLL_OPTIONS = { timeoutMs: 25_000, everyMs: 100 };
+const POLL_OPTIONS = { everyMs: 100 };
 
 /** A push that was accepted. */
 export interface Sent {

@@ -4,6 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FAKETIME_LIBRARY } from '../jest/left-out.mjs';
 
+/** Returns the variables that give a process libfaketime. @throws when the library is not installed */
+export function fakeTimeEnv(): Record<string, string> {
+  const [library] = globSync(FAKETIME_LIBRARY);
+  if (library === undefined) throw new Error(`there is no ${FAKETIME_LIBRARY}`);
+  return { LD_PRELOAD: library, FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+}
+
 /** Seconds after which a process reads its offset again. */
 const CACHE_SECONDS = 1;
 
@@ -15,10 +22,8 @@ export interface FakeClock {
   remove(): Promise<void>;
 }
 
-/** Creates a clock that is right at first. @throws when the library is not installed */
+/** Creates a clock that is right at first. */
 export async function createFakeClock(): Promise<FakeClock> {
-  const [library] = globSync(FAKETIME_LIBRARY);
-  if (library === undefined) throw new Error(`there is no ${FAKETIME_LIBRARY}`);
   const folder = await mkdtemp(join(tmpdir(), 'carillon-clock-'));
   const file = join(folder, 'offset');
   async function setOffset(seconds: number): Promise<void> {
@@ -29,10 +34,9 @@ export async function createFakeClock(): Promise<FakeClock> {
   await setOffset(0);
   return {
     env: {
-      LD_PRELOAD: library,
+      ...fakeTimeEnv(),
       FAKETIME_TIMESTAMP_FILE: file,
       FAKETIME_CACHE_DURATION: String(CACHE_SECONDS),
-      FAKETIME_DONT_FAKE_MONOTONIC: '1',
     },
     setOffset,
     remove: () => rm(folder, { recursive: true }),

@@ -16,6 +16,52 @@ export interface SentPush {
 
 type Counts = Record<string, number>;
 
+/** Result of a request to send during a fault; `startedAt` is by the monotonic clock (`performance.now()`). */
+export type Attempt = { payload: string; startedAt: number } & (
+  | { isAccepted: true; push: SentPush; tookMs: number }
+  /** A 5xx or a cut connection: the push is there or it is not (guarantee G2). */
+  | { isAccepted: false; status?: number; error?: string; tookMs: number }
+);
+
+/**
+ * Tries to send. @throws on a response that means neither accepted nor unknown: an outage must not look like the
+ * sender's mistake.
+ */
+export async function attemptPush(
+  stack: Pick<Stack, 'api'>,
+  to: string | readonly string[],
+  fields: Record<string, unknown> = {},
+): Promise<Attempt> {
+  const data = { mark: randomUUID() };
+  const startedAt = performance.now();
+  const sent = { payload: JSON.stringify(data), startedAt };
+  const tookMs = () => performance.now() - startedAt;
+  try {
+    const response = await stack.api<{ id: string; info: { devices: number } }>('POST', '/push', {
+      to,
+      data,
+      ...fields,
+    });
+    const { status, text } = response;
+    if (status >= 500) return { ...sent, isAccepted: false, status, error: text, tookMs: tookMs() };
+    if (status !== 200) throw new UnexpectedResponse(`push: ${status} ${text}`);
+    const { id, info } = response.json;
+    const push = { id, payload: sent.payload, devices: info.devices };
+    return { ...sent, isAccepted: true, push, tookMs: tookMs() };
+  } catch (error) {
+    if (error instanceof UnexpectedResponse) throw error;
+    return { ...sent, isAccepted: false, error: describeCause(error), tookMs: tookMs() };
+  }
+}
+
+/** `fetch` keeps what happened to the connection in the cause. Its errors are of another realm than a test's `Error`. */
+function describeCause(error: unknown): string {
+  const cause = typeof error === 'object' && error !== null && Reflect.get(error, 'cause');
+  return String(cause || error);
+}
+
+class UnexpectedResponse extends Error {}
+
 /**
  * Sends a push with a payload of its own.
  *
@@ -27,14 +73,9 @@ export async function sendPush(
   to: string | readonly string[],
   fields: Record<string, unknown> = {},
 ): Promise<SentPush> {
-  const data = { mark: randomUUID() };
-  const { status, json, text } = await stack.api<{ id: string; info: { devices: number } }>(
-    'POST',
-    '/push',
-    { to, data, ...fields },
-  );
-  if (status !== 200) throw new Error(`push: ${status} ${text}`);
-  return { id: json.id, payload: JSON.stringify(data), devices: json.info.devices };
+  const attempt = await attemptPush(stack, to, fields);
+  if (attempt.isAccepted) return attempt.push;
+  throw new Error(`push: ${attempt.status} ${attempt.error ?? ''}`);
 }
 
 /** A push's state and its recipients by outcome, as `carillon push outcomes` shows them. */
@@ -111,6 +152,6 @@ export async function expectPartlyClosed(mongo: TestMongo, push: { id: string })
 }
 
 /** Checks whether both open and closed batches exist. */
-export function isPartlyClosed({ waiting, ready, closed }: BatchStates): boolean {
+function isPartlyClosed({ waiting, ready, closed }: BatchStates): boolean {
   return closed > 0 && waiting + ready > 0;
 }

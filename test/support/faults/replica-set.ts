@@ -1,10 +1,9 @@
-import { globSync } from 'node:fs';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MongoClient } from 'mongodb';
 import { createDataFolder } from '../data-folder.ts';
-import { FAKETIME_LIBRARY } from '../jest/left-out.mjs';
 import { until } from '../until.ts';
+import { fakeTimeEnv } from './fake-clock.ts';
 import { createMongodProcess, type MongodProcess } from './mongod-process.ts';
 
 const NAME = 'test';
@@ -104,10 +103,7 @@ export async function startReplicaSet({
 /** Returns the environment of a process whose clock is off. */
 function clockEnv(seconds: number): Record<string, string> {
   if (seconds === 0) return {};
-  const [library] = globSync(FAKETIME_LIBRARY);
-  if (library === undefined) throw new Error(`there is no ${FAKETIME_LIBRARY}`);
-  const FAKETIME = `${seconds < 0 ? '' : '+'}${seconds}s`;
-  return { LD_PRELOAD: library, FAKETIME, FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+  return { ...fakeTimeEnv(), FAKETIME: `${seconds < 0 ? '' : '+'}${seconds}s` };
 }
 
 function buildConfig(hosts: readonly string[]) {

@@ -14,8 +14,9 @@ import { findProcesses, killProcesses } from './find-processes.ts';
 /** The checkout. */
 export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const MONGODB_PORT_OFFSET = 6;
-const READY_MS = 50_000;
-const EXIT_MS = 40_000;
+/** Guards against hanging. */
+const READY_MS = 150_000;
+const EXIT_MS = 90_000;
 
 /** A folder of a test's own, in which stacks are started again and again. */
 export interface TestHome {
@@ -40,7 +41,7 @@ export interface NpmStart {
   ready(): Promise<Dev>;
   /** Sends a signal to the one process that a user has started, and no other. */
   signal(signal: NodeJS.Signals): void;
-  /** Waits for its end. Returns the exit code, 128 + its number for a signal. @throws after 40 s */
+  /** Waits for its end. Returns the exit code, 128 + its number for a signal. @throws after 90 s */
   exit(): Promise<number>;
 }
 

@@ -33,13 +33,9 @@ export class MinimalDevice {
   #isCut = false;
   #isStopped = false;
 
-  constructor(
-    { token, auth }: { token: string; auth: string },
-    at: DeviceAddress,
-    on: DeviceEvents,
-  ) {
-    this.token = token;
-    this.#connect = encodeConnect(token, auth);
+  constructor(device: { token: string; auth: string }, at: DeviceAddress, on: DeviceEvents) {
+    this.token = device.token;
+    this.#connect = encodeConnect(device.token, device.auth);
     this.#at = at;
     this.#on = on;
   }

@@ -1,11 +1,17 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { connect } from 'mqtt';
 import { type Credentials, registerDevice } from '../register-device.ts';
 import type { Dev } from '../stack/dev-file.ts';
+
+const execFileAsync = promisify(execFile);
+const PAHO = 'paho-mqtt==2.1.0';
 
 export type Scheme = 'mqtt' | 'mqtts' | 'ws';
 
@@ -42,13 +48,8 @@ export async function startMqttJs(dev: Dev, scheme: Scheme): Promise<RealClient>
   client.on('error', () => undefined);
   const payloads: string[] = [];
   client.on('message', (_topic, payload) => payloads.push(payload.toString()));
-  return {
-    name: `mqtt.js over ${scheme}`,
-    token,
-    auth,
-    payloads,
-    stop: () => client.endAsync(true),
-  };
+  const name = `mqtt.js over ${scheme}`;
+  return { name, token, auth, payloads, stop: () => client.endAsync(true) };
 }
 
 /** Eclipse Paho, which the official SDK for Python is built on. */
@@ -73,18 +74,12 @@ export async function startMosquitto(dev: Dev, scheme: 'mqtt' | 'mqtts'): Promis
   const { hostname, port } = new URL(url);
   const who = ['-i', token, '-u', token, '-P', auth, '-q', '1', '-t', token];
   const secure = scheme === 'mqtts' ? ['--cafile', ca] : [];
-  const child = spawn('mosquitto_sub', ['-h', hostname, '-p', port, ...who, ...secure], {
-    stdio: ['ignore', 'pipe', 'ignore'],
-  });
+  const args = ['-h', hostname, '-p', port, ...who, ...secure];
+  const child = spawn('mosquitto_sub', args, { stdio: ['ignore', 'pipe', 'ignore'] });
   const payloads: string[] = [];
   followLines(child, (line) => payloads.push(line));
-  return {
-    name: `mosquitto_sub over ${scheme}`,
-    token,
-    auth,
-    payloads,
-    stop: () => stopProcess(child),
-  };
+  const name = `mosquitto_sub over ${scheme}`;
+  return { name, token, auth, payloads, stop: () => stopProcess(child) };
 }
 
 /** Publishes as a device. Returns the exit code of mosquitto_pub. */
@@ -106,4 +101,40 @@ async function stopProcess(child: ChildProcess): Promise<void> {
   const ended = once(child, 'exit');
   child.kill('SIGKILL');
   await ended;
+}
+
+/**
+ * Makes sure that mosquitto_sub and mosquitto_pub are on PATH; as root on Debian it installs them.
+ *
+ * @throws when they are missing and can't be installed
+ */
+export async function ensureMosquitto(): Promise<void> {
+  const isThere = await execFileAsync('mosquitto_sub', ['--help']).then(
+    () => true,
+    (error: { code?: unknown }) => error.code !== 'ENOENT',
+  );
+  if (isThere) return;
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  await execFileAsync('apt-get', ['update'], { env });
+  const install = ['install', '-y', '--no-install-recommends', 'mosquitto-clients'];
+  await execFileAsync('apt-get', install, { env });
+}
+
+/**
+ * Installs Eclipse Paho into a folder of its own in the user's cache, once.
+ *
+ * @returns the folder, for PYTHONPATH
+ * @throws when there is no python3 with pip
+ */
+export async function ensurePaho(): Promise<string> {
+  const folder = join(homedir(), '.cache', 'carillon', PAHO);
+  const env = { ...process.env, PYTHONPATH: folder };
+  const isThere = await execFileAsync('python3', ['-c', 'import paho.mqtt.client'], { env }).then(
+    () => true,
+    () => false,
+  );
+  if (!isThere) {
+    await execFileAsync('python3', ['-m', 'pip', 'install', '--quiet', '--target', folder, PAHO]);
+  }
+  return folder;
 }

@@ -62,7 +62,7 @@ export function findLeftOut(argv) {
   const needs = [
     // Only root may mount, and not in every container; tried in a mount namespace of its own.
     [
-      ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-mongodb', 'full-disk-of-redis'],
+      ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-a-server'],
       unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),
     ],
     [['test/console/', 'test/web-push/'], unlessBrowsers()],
@@ -70,10 +70,7 @@ export function findLeftOut(argv) {
       ['test/with-python/'],
       isWith('python') ? unlessRuns('python3', '-m', 'pip', '--version') : undefined,
     ],
-    [
-      ['changes-since-a-commit', 'each-change-has-its-tests'],
-      unlessRuns('git', '-c', 'safe.directory=*', 'ls-files'),
-    ],
+    [['ci-runs-what-changed'], unlessRuns('git', '-c', 'safe.directory=*', 'ls-files')],
     [['promtool-accepts-the-rules'], unlessRuns('promtool', '--version')],
     [['alerts-fire-and-stop'], unlessRuns('prometheus', '--version')],
     [['rolling-restart-behind-haproxy'], unlessRuns('haproxy', '-v')],
@@ -82,16 +79,11 @@ export function findLeftOut(argv) {
       unlessExists(FAKETIME_LIBRARY),
     ],
     [
-      [
-        'images-are-reproducible',
-        'images-run-by-compose',
-        'k8s-pods-get-ready',
-        'rolling-restart-behind-haproxy',
-      ],
+      ['images-run-by-compose', 'k8s-pods-get-ready', 'rolling-restart-behind-haproxy'],
       isWithContainers ? whyNoContainers() : undefined,
     ],
     [
-      ['k8s-components-agree-with-their-sources', 'k8s-overlays-are-valid', 'k8s-pods-get-ready'],
+      ['k8s-overlays-are-valid', 'k8s-pods-get-ready'],
       isWithContainers ? unlessRenders() : undefined,
     ],
   ];

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -26,8 +25,7 @@ export interface RunningPod {
   port: number;
   /** Addresses that it listens on, by variable: `API_LISTEN`. */
   addresses: Readonly<Record<string, string>>;
-  /** Fields of /proc/PID/status of the service, and its root's mount options. */
-  readStatus(): Promise<{ status: Record<string, string>; root: string }>;
+  readPid(): Promise<number>;
   inspect(): Promise<{ memory: number; exitCode: number; isRunning: boolean }>;
   stop(): Promise<void>;
 }
@@ -83,14 +81,7 @@ export async function startPod(
   return {
     port,
     addresses: Object.fromEntries(settings.map(({ name: key, value = '' }) => [key, value])),
-    async readStatus() {
-      const pid = await read('{{.State.Pid}}');
-      const lines = readFileSync(`/proc/${pid}/status`, 'utf8').split('\n');
-      const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
-      const status = lines.map((line) => line.split(/:\s*/) as [string, string]);
-      const root = mounts.map((line) => line.split(' ')).find((fields) => fields[4] === '/');
-      return { status: Object.fromEntries(status), root: root?.[5] ?? '' };
-    },
+    readPid: async () => Number(await read('{{.State.Pid}}')),
     async inspect() {
       const format = '{{.HostConfig.Memory}} {{.State.ExitCode}} {{.State.Running}}';
       const [memory, exitCode, isRunning] = (await read(format)).split(' ');

@@ -6,16 +6,7 @@ import type { Dev } from '../stack/dev-file.ts';
 const APP = fileURLToPath(new URL('./electron-app.mjs', import.meta.url));
 
 /** A running app with the official Electron SDK. */
-export interface ElectronApp {
-  /** Payloads that the app's listener got, in the order of arrival. */
-  readonly payloads: unknown[];
-  /** True if the SDK reports that it is connected. */
-  readonly connected: boolean;
-  /** Calls a function of the SDK. @throws what it throws */
-  call<T = unknown>(method: string, ...args: readonly unknown[]): Promise<T>;
-  /** Ends the app; its settings stay in its folder. */
-  quit(): Promise<void>;
-}
+export type ElectronApp = Awaited<ReturnType<typeof startElectronApp>>;
 
 type AppMessage =
   | { ready: true }
@@ -24,10 +15,7 @@ type AppMessage =
   | { id: number; result?: unknown; error?: string };
 
 /** Starts the app with a folder for its settings, pointed at a stack. */
-export async function startElectronApp(
-  folder: string,
-  { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>,
-): Promise<ElectronApp> {
+export async function startElectronApp(folder: string, { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>) {
   const child = fork(APP, [folder], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     // Its dependencies use a module that Node has deprecated.
@@ -43,12 +31,15 @@ export async function startElectronApp(
   await once(child, 'message');
   await calls('setEnterpriseConfig', api, mqtt);
   return {
+    /** Payloads that the app's listener got, in the order of arrival. */
     payloads,
+    /** True if the SDK reports that it is connected. */
     get connected() {
       return connected;
     },
     call: calls,
-    async quit() {
+    /** Ends the app; its settings stay in its folder. */
+    async quit(): Promise<void> {
       if (child.exitCode !== null) return;
       const ended = once(child, 'exit');
       child.disconnect();
@@ -57,6 +48,7 @@ export async function startElectronApp(
   };
 }
 
+/** Creates the function that calls one of the SDK, and throws what that throws. */
 function createCalls(child: ChildProcess) {
   const waiting = new Map<number, PromiseWithResolvers<unknown>>();
   let last = 0;
@@ -67,7 +59,7 @@ function createCalls(child: ChildProcess) {
     if (message.error === undefined) call?.resolve(message.result);
     else call?.reject(new Error(message.error));
   });
-  return <T>(method: string, ...args: readonly unknown[]): Promise<T> => {
+  return <T = unknown>(method: string, ...args: readonly unknown[]): Promise<T> => {
     last += 1;
     const call = Promise.withResolvers<unknown>();
     waiting.set(last, call);

@@ -7,7 +7,13 @@ import { createTestTenant, type TestTenant } from '../api/tenants.ts';
 import { openStore, type TestStore } from '../open-store.ts';
 import type { StackOptions } from '../stack/env.ts';
 import { type Stack, startStack } from '../stack.ts';
-import { openSandbox, type Sandbox, type SandboxCredentials } from './sandbox.ts';
+import {
+  createApnsSecret,
+  createFcmSecret,
+  openSandbox,
+  type Sandbox,
+  type SandboxCredentials,
+} from './sandbox.ts';
 
 /** A stack with its sandbox and its database. */
 export interface ProviderFixture {
@@ -76,28 +82,9 @@ export async function openProvidersOf(stack: Stack): Promise<ProviderFixture> {
   };
 }
 
-/** The sandbox's signing key for APNs. */
-export function createApnsSecret({ apns, ca }: SandboxCredentials): ProviderSecret {
-  const { host, port, key, keyId, teamId } = apns;
-  return { kind: 'apns-token', key, keyId, teamId, gateway: { host, port, ca } };
-}
-
-/** The sandbox's service account. */
-function createFcmSecret({ fcm, ca }: SandboxCredentials): ProviderSecret {
-  const { project_id, client_email, private_key, token_uri } = fcm.serviceAccount;
-  return {
-    kind: 'fcm',
-    projectId: project_id,
-    clientEmail: client_email,
-    privateKey: private_key,
-    tokenUri: token_uri,
-    gateway: { host: fcm.host, port: fcm.port, ca },
-  };
-}
-
 /** A key pair made once, for nothing but tests. */
-const WEB_PUSH_PAIR: ProviderSecret = {
-  kind: 'web-push',
+export const WEB_PUSH_PAIR = {
+  kind: 'web-push' as const,
   publicKey:
     'BLHVd-Yf55lyZlkKr5ZgWPeC6EEQgnYn7PpfB_o5n0HRWvXCnyQcdyNix_p4BfnQygWIX74tgQgbW3aqjQ6vcts',
   privateKey: 'f67HL8PKb6W0s_Wxbg1uvkqPC6xdRRNH1IIVm_j0tmA',

@@ -3,12 +3,7 @@ import type { Sent } from '../end-to-end/pushes.ts';
 import { until } from '../until.ts';
 import type { DocumentedAnswer } from './answers-table.ts';
 import type { ProviderFixture } from './fixture.ts';
-import {
-  type ProviderDevicePool,
-  registerAndroids,
-  registerBrowsers,
-  registerIphones,
-} from './provider-device-pool.ts';
+import { type ProviderDevicePool, registerFor } from './provider-device-pool.ts';
 
 /** An app of which one device gets the same answer of its provider each time. */
 export interface AppWithOneBadDevice {
@@ -29,7 +24,7 @@ export async function createAppWithOneBadDevice(
 ): Promise<AppWithOneBadDevice> {
   const { channel, http } = documented;
   const tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
-  const { tokens, addresses } = await registerDevices(fixture, tenant, channel, devices + 1);
+  const { tokens, addresses } = await registerFor(channel, tenant, fixture.sandbox, devices + 1);
   const [badToken = '', ...goodTokens] = tokens;
   const [badAddress = '', ...goodAddresses] = addresses;
   const headers = { 'retry-after': '600', ...http?.headers };
@@ -42,35 +37,22 @@ export async function createAppWithOneBadDevice(
   };
 }
 
-/** Registers devices of a channel. */
-export function registerDevices(
-  { sandbox }: Pick<ProviderFixture, 'sandbox'>,
-  tenant: TestTenant,
-  channel: DocumentedAnswer['channel'],
-  n: number,
-): Promise<ProviderDevicePool> {
-  if (channel === 'apns') return registerIphones(tenant, n);
-  return channel === 'fcm' ? registerAndroids(tenant, n) : registerBrowsers(tenant, sandbox, n);
-}
-
 /** Waits until the provider has accepted a push for all of these addresses, each once. */
 export async function untilAccepted(
   { sandbox }: Pick<ProviderFixture, 'sandbox'>,
   { id }: Sent,
   addresses: readonly string[],
-  timeoutMs: number,
+  timeoutMs = 30_000,
 ): Promise<void> {
   const isWanted = new Set(addresses);
   let accepted: string[] = [];
-  await until(
-    async () => {
-      const received = await sandbox.received(id);
-      accepted = received
-        .filter(({ to, status }) => isWanted.has(to) && (status ?? 0) >= 200 && (status ?? 0) < 300)
-        .map(({ to }) => to);
-      return new Set(accepted).size === isWanted.size;
-    },
-    { timeoutMs, everyMs: 100, what: `${isWanted.size} good recipients of ${id}` },
-  );
+  const areAccepted = async () => {
+    accepted = (await sandbox.received(id))
+      .filter(({ to, status }) => isWanted.has(to) && String(status).startsWith('2'))
+      .map(({ to }) => to);
+    return new Set(accepted).size === isWanted.size;
+  };
+  const what = `${isWanted.size} good recipients of ${id}`;
+  await until(areAccepted, { timeoutMs, everyMs: 100, what });
   if (accepted.length !== isWanted.size) throw new Error(`${id} was accepted more than once`);
 }

@@ -7,25 +7,7 @@ import type { TestMongo } from '../mongo.ts';
 import type { TestStore } from '../open-store.ts';
 import type { Stack } from '../stack.ts';
 import { untilOutcomeCounts } from './outcomes.ts';
-import {
-  type ProviderDevicePool,
-  registerAndroids,
-  registerBrowsers,
-  registerIphones,
-} from './provider-device-pool.ts';
-import type { Sandbox } from './sandbox.ts';
-
-/** Registers devices that the provider of a channel reaches; for FCM the app needs a delay of the fallback. */
-export function registerFor(
-  channel: ProviderChannelName,
-  tenant: TestTenant,
-  sandbox: Pick<Sandbox, 'subscribe'>,
-  n: number,
-): Promise<ProviderDevicePool> {
-  if (channel === 'apns') return registerIphones(tenant, n);
-  if (channel === 'fcm') return registerAndroids(tenant, n);
-  return registerBrowsers(tenant, sandbox, n);
-}
+import type { ProviderDevicePool } from './provider-device-pool.ts';
 
 /** Returns the settings with which a worker reaches the sandbox's addresses of a channel. */
 export function settingsFor(

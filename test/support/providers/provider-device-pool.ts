@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { ProviderAddress } from '../../../packages/core/src/channels.ts';
+import type { ProviderAddress, ProviderChannelName } from '../../../packages/core/src/channels.ts';
 import { newDeviceToken } from '../../../packages/core/src/ids.ts';
 import type {
   DeviceDocument,
@@ -57,6 +57,17 @@ export async function registerBrowsers(
   };
   await Promise.all(Array.from({ length: MAX_SUBSCRIBING }, subscribeNext));
   return insertDevices(tenant, 'web', addresses);
+}
+
+/** Registers devices that the provider of a channel reaches; for FCM the app needs a delay of the fallback. */
+export function registerFor(
+  channel: ProviderChannelName,
+  tenant: TestTenant,
+  sandbox: Pick<Sandbox, 'subscribe'>,
+  n: number,
+): Promise<ProviderDevicePool> {
+  if (channel === 'apns') return registerIphones(tenant, n);
+  return channel === 'fcm' ? registerAndroids(tenant, n) : registerBrowsers(tenant, sandbox, n);
 }
 
 /** Registers straight in the database: through the API so many would take minutes. */

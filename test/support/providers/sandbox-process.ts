@@ -4,23 +4,28 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import { startProcess } from '../child-process.ts';
+import { until } from '../until.ts';
+import { openSandbox, type Sandbox } from './sandbox.ts';
 
 const MAIN = fileURLToPath(new URL('../../../services/sandbox/src/main.ts', import.meta.url));
 const ANY_PORT = '127.0.0.1:0';
 
-/** Settings of a sandbox. */
-export interface SandboxSettings {
-  /** Folder of another sandbox, whose keys and certificates are copied; if absent, it makes its own. */
-  filesOf?: string;
-  /** `host:port` of its push service; a free one if absent. */
-  webPush?: string;
-}
+/** Providers that no stack has started. */
+export type OwnSandbox = Sandbox & { stop(): Promise<void> };
 
-/** Starts the process of a sandbox. Returns the URL of its API, which may not respond yet. */
-export async function startSandboxProcess({
+/**
+ * Starts the process of a sandbox and waits until it responds.
+ *
+ * @param filesOf folder of another sandbox, whose keys and certificates are copied; if absent, it makes its own
+ * @param webPush `host:port` of its push service
+ */
+export async function startOwnSandbox({
   filesOf,
   webPush = ANY_PORT,
-}: SandboxSettings = {}): Promise<{ url: string; stop(): Promise<void> }> {
+}: {
+  filesOf?: string;
+  webPush?: string;
+} = {}): Promise<OwnSandbox> {
   const files = await mkdtemp(join(tmpdir(), 'carillon-test-sandbox-'));
   if (filesOf !== undefined) await cp(filesOf, files, { recursive: true });
   const control = `127.0.0.1:${await freePort()}`;
@@ -38,11 +43,16 @@ export async function startSandboxProcess({
       SANDBOX_FILES: files,
     },
   });
-  return {
-    url: `http://${control}`,
-    async stop() {
-      await child.stop();
-      await rm(files, { recursive: true });
-    },
+  const stop = async () => {
+    await child.stop();
+    await rm(files, { recursive: true });
   };
+  const sandbox = openSandbox(`http://${control}`);
+  try {
+    await until(() => sandbox.credentials(), { timeoutMs: 60_000, what: 'a sandbox' });
+    return { ...sandbox, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 }

@@ -1,3 +1,5 @@
+import type { SecretOf } from '../../../packages/core/src/channels.ts';
+
 /** A request that a provider got, as the sandbox has recorded it. */
 export interface Received {
   n: number;
@@ -42,71 +44,84 @@ export interface SandboxCredentials {
   fcm: {
     host: string;
     port: number;
-    serviceAccount: Record<'project_id' | 'client_email' | 'private_key' | 'token_uri', string>;
+    serviceAccount: Record<
+      'project_id' | 'client_email' | 'private_key' | 'private_key_id' | 'token_uri',
+      string
+    >;
+  };
+  webPush: { host: string; port: number };
+}
+
+/** The sandbox's signing key for APNs. */
+export function createApnsSecret({ apns, ca }: SandboxCredentials): SecretOf<'apns-token'> {
+  const { host, port, key, keyId, teamId } = apns;
+  return { kind: 'apns-token', key, keyId, teamId, gateway: { host, port, ca } };
+}
+
+/** The sandbox's service account. */
+export function createFcmSecret({ fcm, ca }: SandboxCredentials): SecretOf<'fcm'> {
+  const account = fcm.serviceAccount;
+  return {
+    kind: 'fcm',
+    projectId: account.project_id,
+    clientEmail: account.client_email,
+    privateKey: account.private_key,
+    privateKeyId: account.private_key_id,
+    tokenUri: account.token_uri,
+    gateway: { host: fcm.host, port: fcm.port, ca },
   };
 }
 
-/** The sandbox of a stack, by its control API. */
-export interface Sandbox {
-  credentials(): Promise<SandboxCredentials>;
-  /** Requests for a push, in the order of arrival. */
-  received(push: string): Promise<Received[]>;
-  counts(): Promise<Counts>;
-  /** Scripts the responses to the next requests for an address, step by step; later ones are as usual. */
-  script(channel: string, address: string, responses: readonly ScriptedResponse[]): Promise<void>;
-  /** Scripts the response to all further requests for an address. */
-  scriptPermanently(channel: string, address: string, response: ScriptedResponse): Promise<void>;
-  /** How one of the providers behaves from now on. */
-  setFaults(channel: string, faults: Record<string, unknown>): Promise<void>;
-  /** All as usual again, nothing counted. */
-  reset(): Promise<void>;
-  /** @param applicationServerKey the only one that may push to it; every one if absent */
-  subscribe(
-    applicationServerKey?: string,
-  ): Promise<{ endpoint: string; key: string; auth: string }>;
-}
+/** A sandbox, by its control API. */
+export type Sandbox = ReturnType<typeof openSandbox>;
 
 /** @param base of its control API, as dev.json has it */
-export function openSandbox(base: string | undefined): Sandbox {
+export function openSandbox(base: string | undefined) {
   if (base === undefined) throw new Error('the stack has no sandbox');
 
-  async function call(method: string, path: string, body?: unknown): Promise<string> {
-    const response = await fetch(`${base}${path}`, {
-      method,
-      ...(body !== undefined && {
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      }),
-    });
+  async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
+    const headers = { 'content-type': 'application/json' };
+    const payload = body === undefined ? {} : { headers, body: JSON.stringify(body) };
+    const response = await fetch(`${base}${path}`, { method, ...payload });
     const text = await response.text();
     if (!response.ok) throw new Error(`sandbox: ${method} ${path}: ${response.status} ${text}`);
-    return text;
+    return (text === '' ? undefined : JSON.parse(text)) as T;
   }
-  const getJson = async <T>(path: string): Promise<T> => JSON.parse(await call('GET', path)) as T;
   const scriptPath = (channel: string, address: string) =>
     `/scripts/${channel}/${encodeURIComponent(address.split('/').at(-1) ?? '')}`;
+  const listReceived = async (query: object) => {
+    const path = `/received?${new URLSearchParams({ ...query, limit: '100000' })}`;
+    return (await call<{ received: Received[] }>('GET', path)).received;
+  };
 
   return {
-    credentials: () => getJson('/credentials'),
-    async received(push) {
-      return (await getJson<{ received: Received[] }>(`/received?push=${push}&limit=100000`))
-        .received;
-    },
-    counts: () => getJson('/counts'),
-    async script(channel, address, responses) {
+    credentials: () => call<SandboxCredentials>('GET', '/credentials'),
+    /** Requests for a push, in the order of arrival. */
+    received: (push: string) => listReceived({ push }),
+    /** Requests over a channel, in the order of arrival. */
+    receivedOver: (channel: string, to?: string) =>
+      listReceived({ channel, ...(to !== undefined && { to }) }),
+    counts: () => call<Counts>('GET', '/counts'),
+    /** Scripts the responses to the next requests for an address, step by step; later ones are as usual. */
+    async script(channel: string, address: string, responses: readonly ScriptedResponse[]) {
       await call('PUT', scriptPath(channel, address), { answers: responses, once: true });
     },
-    async scriptPermanently(channel, address, response) {
+    /** Scripts the response to all further requests for an address. */
+    async scriptPermanently(channel: string, address: string, response: ScriptedResponse) {
       await call('PUT', scriptPath(channel, address), { answers: [response] });
     },
-    async setFaults(channel, faults) {
+    /** How one of the providers behaves from now on. */
+    async setFaults(channel: string, faults: Record<string, unknown>) {
       await call('PUT', `/servers/${channel}`, faults);
     },
+    /** All as usual again, nothing counted. */
     async reset() {
       for (const what of ['scripts', 'servers', 'received']) await call('DELETE', `/${what}`);
     },
-    async subscribe(applicationServerKey) {
-      return JSON.parse(await call('POST', '/web-push/subscriptions', { applicationServerKey }));
-    },
+    /** @param applicationServerKey the only one that may push to it; every one if absent */
+    subscribe: (applicationServerKey?: string) =>
+      call<{ endpoint: string; key: string; auth: string }>('POST', '/web-push/subscriptions', {
+        applicationServerKey,
+      }),
   };
 }

@@ -5,7 +5,6 @@
 export const ONE_MONGODB_ONLY: Record<string, string> = {
   'test/api/every-error-code-is-returned.test.ts': 'freezes the MongoDB of the stack',
   'test/attacks/deleted-device-is-disconnected.test.ts': 'freezes the MongoDB of the stack',
-  'test/attacks/secrets-stay-where-they-belong.test.ts': 'freezes the MongoDB of the stack',
   'test/bench/a-push-costs-few-commands.test.ts': 'counts the statements of one MongoDB',
   'test/end-to-end/api-errors-are-json.test.ts': 'freezes the MongoDB of the stack',
   'test/faults/accepted-push-is-durable.test.ts': 'kills the MongoDB of the stack',

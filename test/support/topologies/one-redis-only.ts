@@ -8,12 +8,10 @@ export const ONE_REDIS_ONLY: Record<string, string> = {
   'test/attacks/secrets-stay-where-they-belong.test.ts':
     'records each command with MONITOR, which one server has',
   'test/bench/a-push-costs-few-commands.test.ts': 'counts the commands of one Redis',
-  'test/end-to-end/redis-without-scripts-is-named-at-the-start.test.ts':
-    "refuses scripts, by which the time of a cluster's servers is read",
   'test/faults/lost-redis-loses-no-push.test.ts':
     'kills the Redis of the stack, and replaces its folder',
   'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts':
     'kills the Redis of the stack, and reads its folder',
   'test/first-run/killed-process-is-restarted.test.ts': 'kills the Redis of the stack',
-  'test/operators/older-backup-is-restored.test.ts': "removes the folder of the stack's Redis",
+  'test/first-run/later-starts-keep-all-data.test.ts': "removes the folder of the stack's Redis",
 };

@@ -3,30 +3,20 @@ import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 
 const HEIGHT = 844;
 
-/** The window in which a page is shown. */
-export interface PageView {
-  /** Of the window, in CSS pixels. */
-  width: number;
-  scheme: 'light' | 'dark';
-}
-
-/** A narrow and a wide window, by day and by night. */
-export const PAGE_VIEWS: readonly PageView[] = [
-  { width: 390, scheme: 'light' },
-  { width: 390, scheme: 'dark' },
-  { width: 1_280, scheme: 'light' },
-  { width: 1_280, scheme: 'dark' },
-];
+/** Narrow and wide windows, in CSS pixels, by day and by night. */
+export const PAGE_VIEWS = [390, 1_280].flatMap((width) =>
+  ['light', 'dark'].map((scheme) => ({ width, scheme })),
+);
 
 /** Opens a page in such a window. */
 export async function openView(
   browser: Browser | BrowserContext,
   url: string,
-  view: PageView,
+  { width, scheme }: { width: number; scheme: string },
 ): Promise<Page> {
   const page = await browser.newPage();
-  await page.setViewport({ width: view.width, height: HEIGHT });
-  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: view.scheme }]);
+  await page.setViewport({ width, height: HEIGHT });
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
   await page.goto(url);
   return page;
 }

@@ -2,28 +2,11 @@ import type { Browser, Page } from 'puppeteer-core';
 import type { Dev } from '../stack/dev-file.ts';
 import { until } from '../until.ts';
 
-/** A notification that the browser shows. */
-interface ShownNotification {
-  title: string;
-  body: string;
-  tag: string;
-}
-
 /** The demonstration page in a browser that has become a device. */
-export interface DemoPage {
-  token: string;
-  notifications(): Promise<ShownNotification[]>;
-  /** The text of an element. */
-  text(id: string): Promise<string>;
-  /** The data of the pushes that the open page got, the newest first. */
-  receivedPayloads(): Promise<Record<string, unknown>[]>;
-  /** Calls a function of the page's client. */
-  call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
-  /** Ends the subscription behind the page's back, as browsers do now and then. */
-  dropSubscription(): Promise<void>;
-  /** Loads the page again, as on a later visit. Returns its token then. */
-  reopen(): Promise<string>;
-}
+export type DemoPage = Awaited<ReturnType<typeof openDemoPage>>;
+
+/** A notification that the browser shows. */
+type ShownNotification = Record<'title' | 'body' | 'tag', string>;
 
 const READY_MS = 30_000;
 const TOKEN = '#token:not(:empty)';
@@ -33,7 +16,7 @@ const TOKEN = '#token:not(:empty)';
  *
  * @throws when the browser isn't registered within 30 s
  */
-export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage> {
+export async function openDemoPage(browser: Browser, dev: Dev) {
   const url = demoUrl(dev);
   await browser.defaultBrowserContext().overridePermissions(url.origin, ['notifications']);
   const page = await browser.newPage();
@@ -45,18 +28,18 @@ export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage
   });
   return {
     token: await readToken(page),
-    text: (id) => page.$eval(`#${id}`, (element) => element.textContent ?? ''),
+    text: (id: string) => page.$eval(`#${id}`, (element) => element.textContent ?? ''),
     notifications: () => page.evaluate(READ_NOTIFICATIONS) as Promise<ShownNotification[]>,
+    /** Returns the data of the pushes that the open page got, the newest first. */
     receivedPayloads: async () => {
       const texts = await page.$$eval('#pushes pre', (all) => all.map((one) => one.textContent));
       return texts.map((text) => JSON.parse(text ?? '{}') as Record<string, unknown>);
     },
-    call: async (name, topic) => {
-      await page.evaluate(clientCall(name, topic));
-    },
-    dropSubscription: async () => {
-      await page.evaluate(LOSE_SUBSCRIPTION);
-    },
+    call: (name: 'subscribe' | 'unsubscribe', topic: string) =>
+      page.evaluate(clientCall(name, topic)),
+    /** Ends the subscription behind the page's back, as browsers do now and then. */
+    dropSubscription: () => page.evaluate(LOSE_SUBSCRIPTION),
+    /** Loads the page again, as on a later visit. Returns its token then. */
     async reopen() {
       await page.reload();
       await page.waitForSelector(TOKEN, { timeout: READY_MS });

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -9,20 +9,7 @@ import { encodeCheckinResponse, encodeDataMessage, encodeLoginResponse } from '.
 /** The host of the endpoints that Chromium makes. */
 export const CHROMIUM_PUSH_HOST = 'jmt17.google.com';
 
-/** The part of Chromium's push service that one browser needs. */
-export interface GooglePushServer {
-  /** `host:port` that is used instead of Google's. */
-  host: string;
-  /** Addresses for the browser's command line. */
-  checkin: string;
-  registration: string;
-  connection: string;
-  /** From now on it can be reached over TLS. */
-  useCertificate(pair: { certificate: string; key: string }): void;
-  /** Statuses of the responses to pushes. */
-  responseStatuses(): number[];
-  stop(): Promise<void>;
-}
+export type GooglePushServer = Awaited<ReturnType<typeof startGooglePushServer>>;
 
 interface Registration {
   sender: string;
@@ -34,7 +21,7 @@ interface Registration {
  * Simulates what a Chromium uses of Google: check-in, registration, the connection that delivers pushes, and the
  * endpoints that they are sent to.
  */
-export async function startGooglePushServer(): Promise<GooglePushServer> {
+export async function startGooglePushServer() {
   const registrations = new Map<string, Registration>();
   const responseStatuses: number[] = [];
   let client: Socket | undefined;
@@ -79,17 +66,25 @@ export async function startGooglePushServer(): Promise<GooglePushServer> {
   const ports = servers.map((server) => (server.address() as AddressInfo).port);
   const [plainPort, tlsPort, push] = ports;
   return {
+    /** `host:port` that is used instead of Google's. */
     host: `127.0.0.1:${push}`,
-    checkin: `http://127.0.0.1:${plainPort}/checkin`,
-    registration: `http://127.0.0.1:${plainPort}/register`,
-    connection: `https://127.0.0.1:${tlsPort}`,
-    useCertificate({ certificate, key }) {
+    /** From now on it can be reached over TLS. Returns the arguments of a Chromium that uses it. */
+    useCertificate({ certificate, key }: { certificate: string; key: string }): string[] {
       for (const server of [connections, endpoints]) {
         server.setSecureContext({ cert: certificate, key });
       }
+      const { publicKey } = new X509Certificate(certificate);
+      const spki = publicKey.export({ type: 'spki', format: 'der' });
+      return [
+        `--gcm-checkin-url=http://127.0.0.1:${plainPort}/checkin`,
+        `--gcm-registration-url=http://127.0.0.1:${plainPort}/register`,
+        `--gcm-mcs-endpoint=https://127.0.0.1:${tlsPort}`,
+        `--ignore-certificate-errors-spki-list=${createHash('sha256').update(spki).digest('base64')}`,
+      ];
     },
-    responseStatuses: () => responseStatuses,
-    async stop() {
+    /** Statuses of the responses to pushes. */
+    responseStatuses: (): readonly number[] => responseStatuses,
+    async stop(): Promise<void> {
       await Promise.all(servers.map((server, at) => close(server, sockets[at] ?? new Set())));
     },
   };

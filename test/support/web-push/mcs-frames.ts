@@ -8,11 +8,11 @@ type Field = [number: number, value: string | Buffer | number];
 
 /** The server's response to a login: its protocol version, and a stanza. */
 export function encodeLoginResponse(): Buffer {
-  const body = encodeMessage([
+  const fields: Field[] = [
     [1, '1'],
     [5, 1],
-  ]);
-  return Buffer.concat([Buffer.of(VERSION), encodeStanza(LOGIN_RESPONSE, body)]);
+  ];
+  return Buffer.concat([Buffer.of(VERSION), encodeStanza(LOGIN_RESPONSE, fields)]);
 }
 
 /** Fields of the frame that announces a push. */
@@ -39,7 +39,7 @@ export function encodeDataMessage({ id, sender, app, subtype, stream, body }: Da
     [10, stream],
     [21, body],
   ];
-  return encodeStanza(DATA_MESSAGE, encodeMessage(fields));
+  return encodeStanza(DATA_MESSAGE, fields);
 }
 
 /** The response to a check-in: success, and the identity of the browser from now on. */
@@ -59,7 +59,8 @@ function encodeAppData(key: string, value: string): Buffer {
   ]);
 }
 
-function encodeStanza(tag: number, body: Buffer): Buffer {
+function encodeStanza(tag: number, fields: readonly Field[]): Buffer {
+  const body = encodeMessage(fields);
   return Buffer.concat([Buffer.of(tag), encodeVarint(body.length), body]);
 }
 

@@ -28,18 +28,13 @@ export function runPython(
   });
 }
 
-/** A running Python program that prints JSON lines. */
-export interface PythonProgram {
-  /** JSON lines that it has printed. */
-  readonly printed: Record<string, unknown>[];
-  stop(): Promise<void>;
-}
+export type PythonProgram = ReturnType<typeof startPython>;
 
 /** Starts a program; its working folder is where it keeps its files. */
 export function startPython(
   args: readonly string[],
   { cwd, env }: { cwd: string; env: Record<string, string> },
-): PythonProgram {
+) {
   const program: ChildProcess = spawn('python3', args, {
     cwd,
     env: { PATH: process.env.PATH ?? '', HOME: cwd, ...env },
@@ -53,8 +48,9 @@ export function startPython(
   }
   const ended = once(program, 'exit');
   return {
-    printed,
-    async stop() {
+    /** JSON lines that it has printed. */
+    printed: printed as readonly Record<string, unknown>[],
+    async stop(): Promise<void> {
       program.kill('SIGKILL');
       await ended;
     },

@@ -19,9 +19,8 @@ afterEach(async () => {
 
 /** Starts a shell; what it starts in the background loses its parent when it ends. */
 function startShell(script: string, env: NodeJS.ProcessEnv): ChildProcess {
-  const options = { env: { PATH: process.env.PATH, ...env }, detached: true } as const;
   const child = spawn('/bin/sh', ['-c', script], {
-    ...options,
+    ...{ env: { PATH: process.env.PATH, ...env }, detached: true },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   children.push(child);
@@ -58,21 +57,15 @@ test('a process that hides its environment is ended as a child', async () => {
   expect(isAlive(shell.pid ?? 0)).toBe(false);
 });
 
-test('a process that names the run in its command line only is ended', async () => {
-  const { TMPDIR: folder = '' } = testRun.env;
-  const script = `env -i /bin/sh -c 'sleep 600; : ${join(folder, 'data')}' >/dev/null & echo $!`;
-  const pid = await pidFrom(script, {});
+test.each([
+  ['names the run in its command line only is ended', 'env -i /bin/sh', false],
+  ['only reads a file of the run goes on', '/bin/sh', true],
+])('a process that %s', async (_what, shell, goesOn) => {
+  const file = join(testRun.env.TMPDIR ?? '', 'data');
+  const pid = await pidFrom(`${shell} -c 'sleep 600; : ${file}' >/dev/null & echo $!`, {});
   await testRun.stop();
-  expect(isAlive(pid)).toBe(false);
-});
-
-test('a process that only reads a file of the run goes on', async () => {
-  const { TMPDIR: folder = '' } = testRun.env;
-  const script = `/bin/sh -c 'sleep 600; : ${join(folder, 'data')}' >/dev/null & echo $!`;
-  const pid = await pidFrom(script, {});
-  await testRun.stop();
-  expect(isAlive(pid)).toBe(true);
-  process.kill(pid, 'SIGKILL');
+  expect(isAlive(pid)).toBe(goesOn);
+  if (goesOn) process.kill(pid, 'SIGKILL');
 });
 
 test('a process of another run goes on', async () => {

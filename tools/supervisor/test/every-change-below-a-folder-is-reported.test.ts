@@ -1,8 +1,8 @@
 import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
 import { watchFolders } from '../src/watch-folders.ts';
 
 let root: string;
@@ -61,11 +61,6 @@ function replace(name: string): void {
 
 /** Waits until a path is reported; returns all reported paths and clears them. */
 async function untilReported(name: string): Promise<string[]> {
-  const path = join(root, name);
-  const deadline = performance.now() + 10_000;
-  while (!reported.includes(path)) {
-    if (performance.now() > deadline) throw new Error(`${name} was not reported: ${reported}`);
-    await sleep(10);
-  }
+  await until(() => reported.includes(join(root, name)), { what: `${name} is reported` });
   return reported.splice(0).sort();
 }

@@ -1,5 +1,5 @@
 import { ApiError } from '@carillon/core/api-error';
-import { createDeadlines } from './deadlines.ts';
+import { type Clock, createDeadlines, PROCESS_CLOCK } from './deadlines.ts';
 import { createWaitingRequests } from './waiting-requests.ts';
 
 /** Duration after which a request is slow: with the rest of its way it may miss its response timeout. */
@@ -41,14 +41,17 @@ interface AdmittedRequest {
  *
  * @param onSlowRequest is called when a request has become slow
  */
-export function createAdmission(onSlowRequest: () => void = () => undefined) {
+export function createAdmission(
+  onSlowRequest: () => void = () => undefined,
+  clock: Clock = PROCESS_CLOCK,
+) {
   const startDeadline = createDeadlines<AdmittedRequest>((request) => {
     request.isSlow = true;
     slow += 1;
     lowerLimit();
     onSlowRequest();
-  });
-  const waiting = createWaitingRequests();
+  }, clock);
+  const waiting = createWaitingRequests(clock);
   const countByAccount = new Map<string, number>();
   let inProgress = 0;
   let slow = 0;
@@ -56,7 +59,7 @@ export function createAdmission(onSlowRequest: () => void = () => undefined) {
   let loweredAt = Number.NEGATIVE_INFINITY;
 
   function lowerLimit(): void {
-    const now = performance.now();
+    const now = clock.now();
     if (slow < MAX_SLOW_REQUESTS || now - loweredAt < LOWER_EVERY_MS) return;
     loweredAt = now;
     limit = Math.max(MIN_LIMIT, Math.min(limit, inProgress) / 2);

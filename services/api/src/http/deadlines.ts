@@ -5,6 +5,22 @@ const STALL_THRESHOLD_MS = 500;
 /** Time of a freeze that counts towards deadlines. */
 const MAX_COUNTED_STALL_MS = 200;
 
+/** Clock and ticks of a process; a test has its own. */
+export interface Clock {
+  /** Returns milliseconds of a monotonic clock. */
+  now(): number;
+  /** Calls `tick` every `ms` milliseconds, and returns a function that stops it. */
+  every(ms: number, tick: () => void): () => void;
+}
+
+export const PROCESS_CLOCK: Clock = {
+  now: () => performance.now(),
+  every(ms, tick) {
+    const timer = setInterval(tick, ms).unref();
+    return () => clearInterval(timer);
+  },
+};
+
 /** Deadline of one request. */
 export interface Deadline {
   /** Stops the clock, while the client is waited for. */
@@ -24,20 +40,20 @@ export class DeadlineExceededError extends Error {}
  * @param onExpired is called with the owner of each deadline that passes before its end
  * @returns a function that starts a deadline of `ms` milliseconds
  */
-export function createDeadlines<T>(onExpired: (owner: T) => void) {
+export function createDeadlines<T>(onExpired: (owner: T) => void, clock: Clock = PROCESS_CLOCK) {
   /** The deadlines that are not paused; `remainingMs` is that at the last tick. */
   const running = new Set<{ owner: T; remainingMs: number }>();
   let lastTickAt = 0;
-  let timer: NodeJS.Timeout | undefined;
+  let stopTicks: (() => void) | undefined;
 
   function measureSinceTick(): number {
-    const ms = performance.now() - lastTickAt;
+    const ms = clock.now() - lastTickAt;
     return ms > STALL_THRESHOLD_MS ? MAX_COUNTED_STALL_MS : ms;
   }
 
   function tick(): void {
     const ms = measureSinceTick();
-    lastTickAt = performance.now();
+    lastTickAt = clock.now();
     for (const deadline of running) {
       deadline.remainingMs -= ms;
       if (deadline.remainingMs > 0) continue;
@@ -45,8 +61,8 @@ export function createDeadlines<T>(onExpired: (owner: T) => void) {
       onExpired(deadline.owner);
     }
     if (running.size > 0) return;
-    clearInterval(timer);
-    timer = undefined;
+    stopTicks?.();
+    stopTicks = undefined;
   }
 
   return (ms: number, owner: T): Deadline => {
@@ -59,9 +75,9 @@ export function createDeadlines<T>(onExpired: (owner: T) => void) {
     function resume(extraMs = 0): void {
       deadline.remainingMs += extraMs;
       if (running.has(deadline)) return;
-      if (timer === undefined) {
-        lastTickAt = performance.now();
-        timer = setInterval(tick, TICK_MS).unref();
+      if (stopTicks === undefined) {
+        lastTickAt = clock.now();
+        stopTicks = clock.every(TICK_MS, tick);
       }
       deadline.remainingMs += measureSinceTick();
       running.add(deadline);

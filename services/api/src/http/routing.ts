@@ -10,7 +10,7 @@ import type { AccountDocument } from '@carillon/store/documents';
 import type { Request, RequestHandler, Response } from 'express';
 import { createAdmission } from './admission.ts';
 import { type Caller, hasApiKey } from './authenticate.ts';
-import { createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
+import { type Clock, createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
 import {
   type ResponseBody,
   type ResponseHeaders,
@@ -95,6 +95,8 @@ interface RoutingOptions {
   onSlowRequest?: (() => void) | undefined;
   /** Called with every response. */
   onResponse?: (() => void) | undefined;
+  /** Clock of the time limits. */
+  clock?: Clock;
 }
 
 /** Creates the routing of a process. */
@@ -102,7 +104,7 @@ export function createRouting(options: RoutingOptions) {
   const runHandler = createRunner(options);
   const { handleWithApiKey, handleDeviceRequest } = createRequestHandlers(
     options,
-    createAdmission(options.onSlowRequest),
+    createAdmission(options.onSlowRequest, options.clock),
   );
 
   const wrapDeviceHandler = (
@@ -221,10 +223,12 @@ function createRunner({
   metrics,
   onUnexpectedError,
   onResponse,
-}: Pick<RoutingOptions, 'log' | 'metrics' | 'onUnexpectedError' | 'onResponse'>) {
+  clock,
+}: Pick<RoutingOptions, 'log' | 'metrics' | 'onUnexpectedError' | 'onResponse' | 'clock'>) {
   const recordRequest = createRequestRecorder(log, metrics);
-  const startDeadline = createDeadlines<OpenRequest>((open) =>
-    fail(open, new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`)),
+  const startDeadline = createDeadlines<OpenRequest>(
+    (open) => fail(open, new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`)),
+    clock,
   );
 
   function conclude(open: OpenRequest): void {

@@ -13,6 +13,7 @@ import express, {
   type Response,
   type Router,
 } from 'express';
+import { type Clock, PROCESS_CLOCK } from './deadlines.ts';
 import { closeAfterResponse, handleParserErrors, sendRawError } from './parser-errors.ts';
 import { sendError, toApiError } from './response.ts';
 import type { Routing } from './routing.ts';
@@ -47,6 +48,8 @@ export interface ServerSettings {
   requestTimeoutMs?: number;
   /** Time for which an idle connection stays open; 65 s by default. */
   keepAliveMs?: number;
+  /** Clock of the time that idle connections have during shutdown. */
+  clock?: Clock;
 }
 
 /**
@@ -63,6 +66,7 @@ export async function serve(
     onRequest,
     requestTimeoutMs = REQUEST_TIMEOUT_MS,
     keepAliveMs = KEEP_ALIVE_MS,
+    clock = PROCESS_CLOCK,
   }: ServerSettings = {},
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const app = createApp(routing, features, proxyHops);
@@ -100,7 +104,7 @@ export async function serve(
   const address = server.address();
   return {
     port: typeof address === 'object' && address !== null ? address.port : 0,
-    stop: () => stopGracefully(server, lastResponses),
+    stop: () => stopGracefully(server, lastResponses, clock),
   };
 }
 
@@ -181,13 +185,14 @@ function trackLastResponses(server: Server): Map<Duplex, ServerResponse> {
 async function stopGracefully(
   server: Server,
   lastResponses: ReadonlyMap<Duplex, ServerResponse>,
+  clock: Clock,
 ): Promise<void> {
   const closed = once(server, 'close');
   for (const response of lastResponses.values()) closeAfterResponse(response);
   server.prependListener('request', (_request, response) => closeAfterResponse(response));
   // http.Server.close() would close idle connections at once.
   NetServer.prototype.close.call(server);
-  const stopChecks = closeIdleConnections(server);
+  const stopChecks = closeIdleConnections(server, clock);
   await closed;
   stopChecks();
 }
@@ -196,19 +201,18 @@ async function stopGracefully(
  * Closes the idle connections once the process has run for IDLE_MS without a freeze: what clients wrote before and
  * during a freeze arrives after it. Returns a function that stops the checks.
  */
-function closeIdleConnections(server: Server): () => void {
-  const startedAt = performance.now();
+function closeIdleConnections(server: Server, clock: Clock): () => void {
+  const startedAt = clock.now();
   let undisturbedSince = startedAt;
   let checkedAt = startedAt;
-  const timer = setInterval(() => {
-    const now = performance.now();
+  return clock.every(IDLE_CHECK_INTERVAL_MS, () => {
+    const now = clock.now();
     if (now - checkedAt > IDLE_CHECK_INTERVAL_MS + FREEZE_MS) undisturbedSince = now;
     checkedAt = now;
     const isIdle = now - undisturbedSince >= IDLE_MS || now - startedAt >= MAX_IDLE_WAIT_MS;
     // Timers run before arrived requests are read; setImmediate lets those be read first.
     if (isIdle) setImmediate(() => server.closeIdleConnections());
-  }, IDLE_CHECK_INTERVAL_MS);
-  return () => clearInterval(timer);
+  });
 }
 
 /** Responds to a request that Express itself can't parse, for instance with an invalid percent escape. */

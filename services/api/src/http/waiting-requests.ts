@@ -1,4 +1,4 @@
-import { createDeadlines } from './deadlines.ts';
+import { type Clock, createDeadlines } from './deadlines.ts';
 
 /** Maximum wait of a request: with the second after which a request is slow, it stays within the response timeout. */
 const MAX_WAIT_MS = 1_500;
@@ -12,9 +12,9 @@ interface WaitingRequest {
 }
 
 /** Creates the queues of the requests that wait until fewer are in progress, one for each account. */
-export function createWaitingRequests() {
+export function createWaitingRequests(clock?: Clock) {
   const queues = new Map<string, Set<WaitingRequest>>();
-  const startDeadline = createDeadlines<WaitingRequest>((request) => end(request, false));
+  const startDeadline = createDeadlines<WaitingRequest>((request) => end(request, false), clock);
 
   function end(request: WaitingRequest, hasTurn: boolean): void {
     const queue = queues.get(request.account);

@@ -34,6 +34,7 @@ export interface ServerParts {
   pages: RequestHandler | RequestHandler[];
   /** Number of own proxies in front, whose X-Forwarded-For is trusted. */
   proxyHops: number;
+  timeouts?: typeof REQUEST_TIMEOUTS;
 }
 
 /**
@@ -43,7 +44,7 @@ export interface ServerParts {
  */
 export async function serveConsole(
   listen: ListenAddress,
-  { address, api, pages, proxyHops }: ServerParts,
+  { address, api, pages, proxyHops, timeouts = REQUEST_TIMEOUTS }: ServerParts,
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const app = express();
   app.disable('x-powered-by').disable('etag');
@@ -53,7 +54,7 @@ export async function serveConsole(
   app.use(pages);
   app.use(handleExpressError);
   const links = limitLinks(app);
-  const server = http.createServer(REQUEST_TIMEOUTS, links.listener);
+  const server = http.createServer(timeouts, links.listener);
   links.watch(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

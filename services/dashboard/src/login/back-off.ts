@@ -1,7 +1,7 @@
 import { toAddressGroup } from '@carillon/core/client-address';
 import { LRUCache } from 'lru-cache';
 import { ConsoleError } from '../http/route.ts';
-import { createTurns } from './turns.ts';
+import { type Clock, createTurns, PROCESS_CLOCK } from './turns.ts';
 
 const FORGET_MS = 3_600_000;
 const MAX_ENTRIES = 10_000;
@@ -39,13 +39,6 @@ interface Client {
   signal: AbortSignal;
 }
 
-/** Times of a back-off, in milliseconds; a test has shorter ones. */
-interface Timing {
-  firstWaitMs?: number;
-  maxWaitMs?: number;
-  turnTimeoutMs?: number;
-}
-
 /**
  * Slows wrong passwords by name and address, by address, and, after many more of them, by name. A browser that the
  * operator has used before counts by itself, so that no stranger slows it, not even behind its address. Attempts of
@@ -53,27 +46,23 @@ interface Timing {
  * operator's name or from its address delay the right password of a new browser, by a chance among all that wait. Each
  * process counts for itself.
  */
-export function createBackOff({
-  firstWaitMs = FIRST_WAIT_MS,
-  maxWaitMs = MAX_WAIT_MS,
-  turnTimeoutMs = TURN_TIMEOUT_MS,
-}: Timing = {}) {
+export function createBackOff(clock: Clock = PROCESS_CLOCK) {
   /** Counts attempts by key. The count of a wrong password comes before its check. */
   function createCounts(freeAttempts: number) {
     const byKey = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });
-    const turns = createTurns();
+    const turns = createTurns(clock);
     const countOf = (key: string): number => byKey.get(key)?.count ?? 0;
     const readWait = (key: string): number => {
       const attempts = byKey.get(key);
       if (attempts === undefined || attempts.count < freeAttempts) return 0;
-      const waitMs = Math.min(maxWaitMs, firstWaitMs * 2 ** (attempts.count - freeAttempts));
-      return attempts.lastAt + waitMs - performance.now();
+      const waitMs = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** (attempts.count - freeAttempts));
+      return attempts.lastAt + waitMs - clock.now();
     };
     return {
       /** Counts an attempt when its turn comes. @throws ConsoleError TOO_MANY_ATTEMPTS */
       async add(key: string, signal: AbortSignal): Promise<void> {
         const begin = (): void => {
-          byKey.set(key, { count: countOf(key) + 1, lastAt: performance.now() });
+          byKey.set(key, { count: countOf(key) + 1, lastAt: clock.now() });
         };
         if (await turns.take(key, { readWait: () => readWait(key), begin, signal })) return;
         const seconds = Math.max(1, Math.ceil(readWait(key) / 1_000));
@@ -102,7 +91,9 @@ export function createBackOff({
       const group = toAddressGroup(address);
       // A line feed is in no address and no key.
       const pair = `${knownBrowser ?? group}\n${nameKey}`;
-      const ending = AbortSignal.any([signal, AbortSignal.timeout(turnTimeoutMs)]);
+      const timeout = new AbortController();
+      const stopTimer = clock.after(TURN_TIMEOUT_MS, () => timeout.abort());
+      const ending = AbortSignal.any([signal, timeout.signal]);
       const counted: { counts: typeof pairs; key: string }[] = [];
       const subtractAll = (): void => {
         for (const { counts, key } of counted) counts.subtract(key);
@@ -118,6 +109,8 @@ export function createBackOff({
       } catch (error) {
         subtractAll();
         throw error;
+      } finally {
+        stopTimer();
       }
       return {
         succeed: () => {

@@ -3,6 +3,22 @@ const MAX_WAITING = 32;
 /** Maximum attempts that wait for all keys. */
 const MAX_WAITING_IN_ALL = 1_000;
 
+/** Clock and timers of a process; a test has its own. */
+export interface Clock {
+  /** Returns milliseconds of a monotonic clock. */
+  now(): number;
+  /** Calls `run` after `ms` milliseconds, and returns a function that prevents it. */
+  after(ms: number, run: () => void): () => void;
+}
+
+export const PROCESS_CLOCK: Clock = {
+  now: () => performance.now(),
+  after(ms, run) {
+    const timer = setTimeout(run, ms).unref();
+    return () => clearTimeout(timer);
+  },
+};
+
 /** A wait for a turn. */
 interface TurnRequest {
   /** Returns the milliseconds until the next turn; 0 or less: it may be taken now. */
@@ -21,7 +37,7 @@ interface Waiting extends TurnRequest {
  * Creates turns by key. Of those that wait for a turn of the same key, one is drawn at random, so that each has the
  * same chance, whatever their order and number. The number of those that wait is bounded.
  */
-export function createTurns(random: () => number = Math.random) {
+export function createTurns(clock: Clock = PROCESS_CLOCK, random: () => number = Math.random) {
   const queues = new Map<string, Waiting[]>();
   let waitingInAll = 0;
 
@@ -43,15 +59,12 @@ export function createTurns(random: () => number = Math.random) {
   function schedule(key: string): void {
     const [first] = queues.get(key) ?? [];
     if (first === undefined) return void queues.delete(key);
-    setTimeout(
-      () => {
-        const queue = queues.get(key) ?? [];
-        const next = first.readWait() <= 0 ? draw(queue) : undefined;
-        if (next !== undefined) leave(key, next, true);
-        schedule(key);
-      },
-      Math.max(1, first.readWait()),
-    ).unref();
+    clock.after(Math.max(1, first.readWait()), () => {
+      const queue = queues.get(key) ?? [];
+      const next = first.readWait() <= 0 ? draw(queue) : undefined;
+      if (next !== undefined) leave(key, next, true);
+      schedule(key);
+    });
   }
 
   return {

@@ -11,11 +11,7 @@ function hubUnderTest() {
     open(url, handlers) {
       const stream = { url, handlers, isOpen: true };
       streams.push(stream);
-      return {
-        close: () => {
-          stream.isOpen = false;
-        },
-      };
+      return { close: () => void Object.assign(stream, { isOpen: false }) };
     },
     now: () => now,
     after(ms, run) {
@@ -26,10 +22,7 @@ function hubUnderTest() {
   });
   const pass = (ms: number): void => {
     now += ms;
-    for (const timer of [...timers]) {
-      if (timer.at > now || !timers.delete(timer)) continue;
-      timer.run();
-    }
+    for (const timer of [...timers]) if (timer.at <= now && timers.delete(timer)) timer.run();
   };
   const received: HubMessage[] = [];
   const tab = (message: HubMessage): void => void received.push(message);

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { encodeApns } from '../../src/channels/apns/payload.ts';
 import type { ProviderPush } from '../../src/deliver/provider.ts';
-import { createPush, PUSH_ID } from '../create-push.ts';
+import { createPush, PUSH_ID } from '../pushes.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 const DAY = 86_400_000;

@@ -1,22 +1,20 @@
 import { type AddressInfo, createServer } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { createFcmSecret } from '../../../../test/support/providers/sandbox.ts';
 import { type AccessTokens, createAccessTokens } from '../../src/channels/fcm/access-token.ts';
-import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+import { fcm } from '../../src/channels/fcm/client.ts';
+import { useProvider } from '../provider-under-test.ts';
 
 const MINUTE = 60_000;
 
-let sandbox: ProviderSandbox;
+const provider = useProvider((credentials) => fcm.connect(createFcmSecret(credentials)));
 let tokens: AccessTokens;
 let now: number;
-beforeAll(async () => {
-  sandbox = await startProviderSandbox();
-});
 beforeEach(() => {
   now = 0;
-  tokens = createAccessTokens(sandbox.fcm, () => now);
+  tokens = createAccessTokens(createFcmSecret(provider.credentials), () => now);
 });
 afterEach(() => tokens.close());
-afterAll(() => sandbox?.stop());
 
 test('refusals discard a token once a minute', async () => {
   for (const start of [0, MINUTE, 2 * MINUTE]) {
@@ -49,11 +47,12 @@ test('a stored service account that names another token server is not connected 
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  const { gateway, ...withoutGateway } = sandbox.fcm;
+  const secret = createFcmSecret(provider.credentials);
+  const { gateway: _gateway, ...withoutGateway } = secret;
   const uris = [`https://127.0.0.1:${port}/token`, `https://localhost:${port}/token`];
-  for (const secret of [withoutGateway, { ...sandbox.fcm, gateway }]) {
+  for (const stored of [withoutGateway, secret]) {
     for (const tokenUri of [...uris, 'https://127.0.0.1:1/token']) {
-      const others = createAccessTokens({ ...secret, tokenUri });
+      const others = createAccessTokens({ ...stored, tokenUri });
       await expect(others.get()).rejects.toMatchObject({
         response: { kind: 'bad-credential', detail: 'token_uri: address not allowed' },
       });

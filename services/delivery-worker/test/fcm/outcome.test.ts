@@ -1,41 +1,30 @@
 import { expect, test } from '@jest/globals';
+import { replaceHttpClient } from '../../src/channels/fcm/firebase-messaging.ts';
 import { type FcmResponse, fcmOutcome } from '../../src/channels/fcm/outcome.ts';
-import { fcmError, googleError } from './errors.ts';
 
+const FCM_ERROR = 'type.googleapis.com/google.firebase.fcm.v1.FcmError';
 const rejected = (reason: string) => ({ kind: 'rejected', reason });
 const AUTH_ERROR = { kind: 'auth-error' };
 const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
 const TOKEN_VIOLATION = { fieldViolations: [{ field: 'message.token' }] };
 const BAD_TOKEN = 'The registration token is not a valid FCM registration token';
 
-function createResponse(status: number, body: unknown): FcmResponse {
+/** An error of FCM (google.rpc.Status with FcmError). */
+const invalidArgument = (message: string, ...details: object[]) => {
+  const error = { '@type': FCM_ERROR, errorCode: 'INVALID_ARGUMENT' };
+  return { error: { status: 'INVALID_ARGUMENT', message, details: [error, ...details] } };
+};
+/** An error of Google's front end. */
+const googleError = (status: string, message = '') => ({ error: { status, message } });
+const createResponse = (status: number, body: unknown): FcmResponse => {
   return { kind: 'response', status, body };
-}
+};
 
 test.each([
-  [
-    400,
-    fcmError('INVALID_ARGUMENT', BAD_TOKEN, 'INVALID_ARGUMENT'),
-    rejected('bad-provider-address'),
-  ],
-  [
-    400,
-    fcmError(
-      'INVALID_ARGUMENT',
-      'Request contains an invalid argument.',
-      'INVALID_ARGUMENT',
-      TOKEN_VIOLATION,
-    ),
-    rejected('bad-provider-address'),
-  ],
-  [
-    400,
-    fcmError('INVALID_ARGUMENT', 'Android message is too big', 'INVALID_ARGUMENT'),
-    rejected('payload-too-large'),
-  ],
-  [400, fcmError('INVALID_ARGUMENT', '', 'INVALID_ARGUMENT'), rejected('rejected-by-provider')],
+  [400, invalidArgument(BAD_TOKEN), rejected('bad-provider-address')],
+  [400, invalidArgument('Not valid.', TOKEN_VIOLATION), rejected('bad-provider-address')],
+  [400, invalidArgument('Android message is too big'), rejected('payload-too-large')],
   [400, googleError('INVALID_ARGUMENT', 'Invalid JSON payload'), rejected('rejected-by-provider')],
-  [429, googleError('RESOURCE_EXHAUSTED'), UNAVAILABLE],
   [504, googleError('DEADLINE_EXCEEDED'), UNAVAILABLE],
   [409, googleError('ABORTED'), rejected('rejected-by-provider')],
   [403, '<html>', AUTH_ERROR],
@@ -66,6 +55,16 @@ test('only a message that was never sent is unsent', () => {
     isUnsent: true,
   });
   expect(fcmOutcome({ kind: 'withheld' })).toEqual({ kind: 'withheld' });
-  const refused = createResponse(400, fcmError('INVALID_ARGUMENT', '', 'INVALID_ARGUMENT'));
+  const refused = createResponse(400, invalidArgument(''));
   expect(fcmOutcome(refused)).not.toHaveProperty('isUnsent');
+});
+
+test.each([
+  [{}],
+  [{ messagingRequestHandler: {} }],
+  [{ messagingRequestHandler: { httpClient: {} } }],
+  [{ messagingRequestHandler: { httpClient: { send: 'by mail' } } }],
+])('changed internals of the library are reported: %j', (messaging) => {
+  const unusedClient = { send: () => Promise.reject(new Error('the client is not used')) };
+  expect(() => replaceHttpClient(messaging, unusedClient)).toThrow('firebase-admin has changed');
 });

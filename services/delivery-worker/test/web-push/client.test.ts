@@ -1,10 +1,19 @@
 import { createPublicKey, verify } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
-import type { Address, ProviderClient } from '../../src/deliver/provider.ts';
-import { createBrowser } from './browser.ts';
+import type { Address, ProviderClient, ProviderPush } from '../../src/deliver/provider.ts';
+import { createFcmAddress, createPush } from '../pushes.ts';
+import { createBrowser, createSecret } from './browser.ts';
 import { createHandler, type PushService, startPushService } from './push-service.ts';
-import { createPush, createSecret } from './pushes.ts';
+
+const SENT = { kind: 'sent' };
+const WINDOWS = 'wns2-db5p.notify.windows.com';
+/** Only the first one is a push service of Windows. */
+const HOSTS = [
+  WINDOWS,
+  ...['notify.windows.com', 'xnotify.windows.com', 'a.notify.windows.com.example.org'],
+  'fcm.googleapis.com',
+];
 
 const secret = createSecret();
 const browser = createBrowser();
@@ -12,22 +21,25 @@ let service: PushService;
 let client: ProviderClient;
 
 beforeAll(async () => {
-  service = await startPushService(['fcm.googleapis.com']);
+  service = await startPushService(HOSTS);
 });
 afterAll(() => service?.stop());
 beforeEach(() => {
   service.received.length = 0;
   service.respondWith(createHandler(201));
-  client = createWebPush({ hosts: [service.host], ca: service.ca }).connect(secret);
+  const hosts = [service.host, ...HOSTS.map((host) => `${host}=${service.host}`)];
+  client = createWebPush({ hosts, ca: service.ca }).connect(secret);
 });
 afterEach(() => client.close());
 
 const address = (path = '/wpush/v2/abc') => browser.address(`https://${service.host}${path}`);
+const send = (to: Address = address(), changes: Partial<ProviderPush> = {}) =>
+  client.prepare(createPush(changes), () => true)(to);
 
 describe('a push to a browser', () => {
   test('arrives encrypted, with the headers for the push service', async () => {
     const push = createPush({ options: { collapse_key: 'news' } });
-    expect(await client.prepare(push, () => true)(address('/x?token=1'))).toEqual({ kind: 'sent' });
+    expect(await client.prepare(push, () => true)(address('/x?token=1'))).toEqual(SENT);
     const [request] = service.received;
     expect(request?.path).toBe('/x?token=1');
     expect(request?.headers).toMatchObject({
@@ -38,14 +50,13 @@ describe('a push to a browser', () => {
       'content-encoding': 'aes128gcm',
     });
     expect(JSON.parse(browser.decrypt(request?.body ?? Buffer.of()))).toEqual({
-      message: 'hello',
+      n: 1,
       _pushyId: push.id,
       _pushyCollapseKey: 'news',
     });
   });
 
   test('is signed for the origin, with one signature for many pushes (RFC 8292)', async () => {
-    const send = client.prepare(createPush(), () => true);
     for (let n = 0; n < 3; n += 1) await send(address(`/${n}`));
     const headers = service.received.map(({ headers: { authorization } }) => authorization);
     expect(new Set(headers).size).toBe(1);
@@ -59,8 +70,7 @@ describe('a push to a browser', () => {
 
   test('uses keep-alive connections', async () => {
     const connectionsBefore = service.connections();
-    const send = client.prepare(createPush(), () => true);
-    for (let n = 0; n < 20; n += 1) await send(address());
+    for (let n = 0; n < 20; n += 1) await send();
     // One to detect the protocol of the service, one that is kept.
     expect(service.connections() - connectionsBefore).toBe(2);
   });
@@ -69,68 +79,76 @@ describe('a push to a browser', () => {
     const payloadLengthOf = (data: string) => data.length + ',"_pushyId":""'.length + 24;
     const createData = (bytes: number) =>
       `{"a":"${'x'.repeat(bytes - payloadLengthOf('{"a":""}'))}"}`;
-    const send = (bytes: number) =>
-      client.prepare(createPush({ data: createData(bytes) }), () => true)(address());
-    expect(await send(3_993)).toEqual({ kind: 'sent' });
+    expect(await send(address(), { data: createData(3_993) })).toEqual(SENT);
     expect(service.received[0]?.body.length).toBe(4_096);
     const tooLarge = { kind: 'rejected', reason: 'payload-too-large', isUnsent: true };
-    expect(await send(3_994)).toMatchObject(tooLarge);
+    expect(await send(address(), { data: createData(3_994) })).toMatchObject(tooLarge);
     expect(service.received).toHaveLength(1);
   });
 
-  test('with unusable keys is rejected without a request', async () => {
+  test('with unusable keys, of another channel, or at no push service, is rejected without a request', async () => {
     const broken = { ...address(), p256dh: Buffer.alloc(65, 4).toString('base64url') };
-    const attempt = await client.prepare(createPush(), () => true)(broken);
-    expect(attempt).toMatchObject({ reason: 'bad-provider-address', isUnsent: true });
-    expect(service.received).toEqual([]);
-  });
-
-  test('of another channel, or at no push service, is rejected without a request', async () => {
-    const send = client.prepare(createPush(), () => true);
-    const ofFcm: Address = { channel: 'fcm', address: address().address, since: new Date() };
-    for (const other of [ofFcm, browser.address('https://example.org/abc')]) {
+    expect(await send(broken)).toMatchObject({ reason: 'bad-provider-address', isUnsent: true });
+    const elsewhere = browser.address('https://example.org/abc');
+    for (const other of [createFcmAddress(address().address), elsewhere])
       expect(await send(other)).toMatchObject({ reason: 'endpoint-not-allowed', isUnsent: true });
-    }
     expect(service.received).toEqual([]);
   });
 
   test('arrives when 50 are sent concurrently and the client is closed meanwhile', async () => {
-    const send = client.prepare(createPush(), () => true);
     const attempts = Array.from({ length: 50 }, (_, n) => send(address(`/${n}`)));
     await client.close();
-    expect(new Set((await Promise.all(attempts)).map(({ kind }) => kind))).toEqual(
-      new Set(['sent']),
-    );
+    expect(await Promise.all(attempts)).toEqual(Array(50).fill(SENT));
+  });
+
+  test('that may no longer be sent is withheld, over HTTP/1.1 too', async () => {
+    let maySend = true;
+    const sendIfAllowed = client.prepare(createPush(), () => maySend);
+    const attempt = sendIfAllowed(address());
+    maySend = false;
+    expect(await attempt).toEqual({ kind: 'withheld' });
+    expect(await sendIfAllowed(address())).toEqual({ kind: 'withheld' });
+    maySend = true;
+    expect(await sendIfAllowed(address())).toEqual(SENT);
+    expect(service.received).toHaveLength(1);
   });
 });
 
 describe('a push service', () => {
   test('is an upstream of its own', () => {
     expect(client.upstreamKeyOf(address())).toBe(`https://${service.host}`);
-    expect(client.upstreamKeyOf(browser.address('https://web.push.apple.com/a'))).toBe(
-      'https://web.push.apple.com',
-    );
+    const apple = browser.address('https://web.push.apple.com/a');
+    expect(client.upstreamKeyOf(apple)).toBe('https://web.push.apple.com');
   });
 
   test('that refuses a fresh signature refuses the key pair', async () => {
     service.respondWith(createHandler(403, {}, 'no'));
-    const attempt = await client.prepare(createPush(), () => true)(address());
-    expect(attempt).toEqual({ kind: 'auth-error', detail: '403 no' });
+    expect(await send()).toEqual({ kind: 'auth-error', detail: '403 no' });
     expect(service.received).toHaveLength(1);
   });
 
   test('is reached at the host of its entry, under its own name', async () => {
-    const channel = createWebPush({
-      hosts: [`fcm.googleapis.com=${service.host}`],
-      ca: service.ca,
-    });
-    const overriddenClient = channel.connect(secret);
-    const overriddenAddress = browser.address('https://fcm.googleapis.com/fcm/send/abc');
-    expect(await overriddenClient.prepare(createPush(), () => true)(overriddenAddress)).toEqual({
-      kind: 'sent',
-    });
+    expect(await send(browser.address('https://fcm.googleapis.com/fcm/send/abc'))).toEqual(SENT);
     expect(service.received[0]?.headers.host).toBe('fcm.googleapis.com');
-    await overriddenClient.close();
+  });
+
+  test('of Windows is told whether a push may be stored; others are not', async () => {
+    const ofHost = (host: string) => browser.address(`https://${host}/w/?token=1`);
+    for (const changes of [{}, { nowOnly: true }, { expiresAt: new Date() }])
+      expect(await send(ofHost(WINDOWS), changes)).toEqual(SENT);
+    for (const host of HOSTS.slice(1)) expect(await send(ofHost(host))).toEqual(SENT);
+    expect(service.received.map(({ headers }) => headers['x-wns-cache-policy'])).toEqual([
+      ...['cache', 'no-cache', 'no-cache'],
+      ...HOSTS.slice(1).map(() => undefined),
+    ]);
+    expect(service.received.slice(1, 3).map(({ headers }) => headers.ttl)).toEqual(['0', '0']);
+  });
+
+  test('of Windows defers by 406, and its description is the detail', async () => {
+    const description = { 'x-wns-error-description': 'Throttled' };
+    service.respondWith(createHandler(406, { 'retry-after': '7', ...description }));
+    const deferred = { kind: 'retry', scope: 'recipient', detail: '406 Throttled', afterMs: 7_000 };
+    expect(await send(browser.address(`https://${WINDOWS}/w/`))).toEqual(deferred);
   });
 });
 
@@ -138,21 +156,10 @@ function readVapid(authorization: string): { claims: Record<string, unknown>; ke
   const [, jwt = '', key = ''] = /^vapid t=(.+), k=(.+)$/.exec(authorization) ?? [];
   const [head = '', body = '', signature = ''] = jwt.split('.');
   const point = Buffer.from(key, 'base64url');
-  const publicKey = createPublicKey({
-    key: {
-      kty: 'EC',
-      crv: 'P-256',
-      x: point.toString('base64url', 1, 33),
-      y: point.toString('base64url', 33),
-    },
-    format: 'jwk',
-  });
-  const isValid = verify(
-    'sha256',
-    Buffer.from(`${head}.${body}`),
-    { key: publicKey, dsaEncoding: 'ieee-p1363' },
-    Buffer.from(signature, 'base64url'),
-  );
-  expect(isValid).toBe(true);
+  const [x, y] = [point.toString('base64url', 1, 33), point.toString('base64url', 33)];
+  const publicKey = createPublicKey({ key: { kty: 'EC', crv: 'P-256', x, y }, format: 'jwk' });
+  const signed = Buffer.from(`${head}.${body}`);
+  const verifyKey = { key: publicKey, dsaEncoding: 'ieee-p1363' } as const;
+  expect(verify('sha256', signed, verifyKey, Buffer.from(signature, 'base64url'))).toBe(true);
   return { claims: JSON.parse(Buffer.from(body, 'base64url').toString()), key };
 }

@@ -2,7 +2,8 @@ import { NOT_ALLOWED } from '@carillon/core/public-address';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
-import { createBrowser } from './browser.ts';
+import { createPush } from '../pushes.ts';
+import { createBrowser, createSecret } from './browser.ts';
 import {
   createEndlessHandler,
   createHandler,
@@ -11,9 +12,9 @@ import {
   type PushService,
   startPushService,
 } from './push-service.ts';
-import { createPush, createSecret } from './pushes.ts';
 
 const DEADLINE_MS = 400;
+const NEVER_MS = 600_000;
 
 const secret = createSecret();
 const browser = createBrowser();
@@ -27,23 +28,23 @@ afterEach(() => {
 });
 afterAll(() => service?.stop());
 
+/** @param deadlineMs of the request: in a test whose response must be cut earlier, longer than the test may take */
 async function send(
   endpoint = `https://${service.host}/x`,
-): Promise<{ attempt: Attempt; elapsedMs: number }> {
+  deadlineMs = DEADLINE_MS,
+): Promise<Attempt> {
   const channel = createWebPush({
     hosts: [service.host],
     ca: service.ca,
-    deadlineMs: DEADLINE_MS,
+    deadlineMs,
     // Host names of vendors that resolve to the private network.
     dnsLookup: (_hostname, _options, callback) =>
       callback(null, [{ address: '127.0.0.1', family: 4 }]),
   });
   const client = channel.connect(secret);
-  const startedAt = performance.now();
   const attempt = await client.prepare(createPush(), () => true)(browser.address(endpoint));
-  const elapsedMs = performance.now() - startedAt;
   await client.close();
-  return { attempt, elapsedMs };
+  return attempt;
 }
 
 describe('an endpoint that is not of a push service', () => {
@@ -58,14 +59,14 @@ describe('an endpoint that is not of a push service', () => {
     '',
   ])('%p is never connected to', async (endpoint) => {
     const connections = service.connections();
-    const { attempt } = await send(endpoint.replace('PORT', service.host.split(':')[1] ?? ''));
+    const attempt = await send(endpoint.replace('PORT', service.host.split(':')[1] ?? ''));
     expect(attempt).toMatchObject({ kind: 'rejected', reason: 'endpoint-not-allowed' });
     expect(service.connections()).toBe(connections);
   });
 
   test('a vendor’s name with a private address is not connected to', async () => {
     const connections = service.connections();
-    const { attempt } = await send('https://fcm.googleapis.com/fcm/send/x');
+    const attempt = await send('https://fcm.googleapis.com/fcm/send/x');
     expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail: NOT_ALLOWED });
     expect(service.connections()).toBe(connections);
   });
@@ -74,31 +75,26 @@ describe('an endpoint that is not of a push service', () => {
 describe('a hostile push service', () => {
   test.each([301, 302, 303, 307, 308])('that redirects with %i is not followed', async (status) => {
     service.respondWith(createHandler(status, { location: `https://${service.host}/elsewhere` }));
-    expect((await send()).attempt).toMatchObject({ reason: 'rejected-by-provider' });
+    expect(await send()).toMatchObject({ reason: 'rejected-by-provider' });
     expect(service.received.map(({ path }) => path)).toEqual(['/x']);
   });
 
   test('with an endless response is cut, and its status counts', async () => {
     const { handler, written } = createEndlessHandler(400);
     service.respondWith(handler);
-    const { attempt, elapsedMs } = await send();
+    const attempt = await send(undefined, NEVER_MS);
     expect(attempt).toMatchObject({ kind: 'rejected', reason: 'rejected-by-provider' });
-    expect(elapsedMs).toBeLessThan(DEADLINE_MS);
     expect(written()).toBeLessThan(10_000_000);
   });
 
   test('with a slow response is cut at the deadline, and its status counts', async () => {
     service.respondWith(createSlowHandler(201));
-    const { attempt, elapsedMs } = await send();
-    expect(attempt).toEqual({ kind: 'sent' });
-    expect(elapsedMs).toBeLessThan(2 * DEADLINE_MS);
+    expect(await send()).toEqual({ kind: 'sent' });
   });
 
   test.each(NO_RESPONSE)('that %s defers only its own pushes', async (_what, handler, detail) => {
     service.respondWith(handler);
-    const { attempt, elapsedMs } = await send();
-    expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail });
-    expect(elapsedMs).toBeLessThan(2 * DEADLINE_MS);
+    expect(await send()).toEqual({ kind: 'retry', scope: 'upstream', detail });
   });
 
   test('without a certificate of the configured authority is not trusted', async () => {

@@ -18,36 +18,22 @@ const APPLE = '{"reason":"VapidPkHashMismatch"}';
 const outcomeFor = (status: number, text = '', headers: Record<string, string> = {}) =>
   outcomeOfResponse({ status, text, headers }, NOW_MS);
 
+/** Other answers are in docs/use/providers.md, which a test of all channels reads. */
 describe('a push service that responds', () => {
   test.each<[number, string, Partial<Attempt>]>([
-    [200, '', { kind: 'sent' }],
-    [201, '', { kind: 'sent' }],
-    [202, '', { kind: 'sent' }],
-    [404, '', { kind: 'gone', flag: 'unsubscribed' }],
-    [410, '', { kind: 'gone', flag: 'unsubscribed' }],
     [401, 'expired', { kind: 'auth-error', detail: '401 expired' }],
     [403, '{"reason":"BadJwtToken"}', { kind: 'auth-error' }],
     [401, MOZILLA, { kind: 'rejected', reason: 'wrong-credential' }],
     [403, GOOGLE, { kind: 'rejected', reason: 'wrong-credential' }],
     [400, APPLE, { kind: 'rejected', reason: 'wrong-credential' }],
     [400, 'bad', { kind: 'rejected', reason: 'rejected-by-provider', detail: '400 bad' }],
-    [405, '', { kind: 'rejected', reason: 'rejected-by-provider' }],
-    [301, '', { kind: 'rejected', reason: 'rejected-by-provider' }],
     [307, '', { kind: 'rejected', reason: 'rejected-by-provider' }],
-    [413, '', { kind: 'rejected', reason: 'payload-too-large' }],
-    [408, '', { kind: 'retry', scope: 'recipient' }],
-    [429, '', { kind: 'retry', scope: 'recipient' }],
-    [500, '', { kind: 'retry', scope: 'upstream' }],
     [502, '<html>', { kind: 'retry', scope: 'upstream' }],
-    [503, '', { kind: 'retry', scope: 'upstream' }],
   ])('%i %p', (status, text, attempt) => {
     expect(outcomeFor(status, text)).toMatchObject(attempt);
   });
 
-  test('Windows throttles with 406, and describes its errors in a header', () => {
-    const throttled = outcomeFor(406, '', { 'retry-after': '30' });
-    expect(throttled).toMatchObject({ kind: 'retry', scope: 'recipient', afterMs: 30_000 });
-    expect(outcomeFor(406)).toMatchObject({ kind: 'rejected', reason: 'rejected-by-provider' });
+  test('Windows describes its errors in a header', () => {
     const headers = { 'x-wns-error-description': 'The channel\r\nis unknown' };
     expect(outcomeFor(404, 'a page', headers)).toMatchObject({
       kind: 'gone',
@@ -74,13 +60,6 @@ describe('a push service that responds', () => {
   test('with a long text is quoted in part, on one line', () => {
     const attempt = outcomeFor(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
     expect(attempt).toMatchObject({ detail: expect.stringMatching(/^400 a b \[31mx{1,300}$/) });
-  });
-});
-
-describe('a push service that cannot be reached', () => {
-  test('over an idle connection that was just closed does not count against it', () => {
-    const attempt = outcomeOfResponse({ error: 'ECONNRESET', isStale: true }, NOW_MS);
-    expect(attempt).toEqual({ kind: 'retry', scope: 'connection', detail: 'ECONNRESET' });
   });
 });
 

@@ -32,10 +32,7 @@ export const AUTH = createDeviceAuth(AUTH_KEYS, TOKEN);
 const MAX_PACKETS = 6;
 
 /** Credentials of the device that sends a stream. */
-export interface StreamCredentials {
-  token: string;
-  auth: string;
-}
+export type StreamCredentials = Record<'token' | 'auth', string>;
 const CREDENTIALS: StreamCredentials = { token: TOKEN, auth: AUTH };
 
 /** Creates a stream of bytes as a device, a faulty device or an attacker might send it. */
@@ -88,27 +85,23 @@ const topic = (random: Random) => random.pick([TOKEN, '#', 'a/b', 'ü', '\u{1f51
 const createSome = (random: Random, max: number, text: (random: Random) => string) =>
   Array.from({ length: 1 + random.below(max) }, () => text(random));
 
-const subscriptionTo = (random: Random, name: string) => ({
-  topic: name,
-  qos: random.pick([0, 1, 2] as const),
+const puback = (random: Random): Packet => ({ cmd: 'puback', messageId: messageId(random) });
+const pingreq = (): Packet => ({ cmd: 'pingreq' });
+const subscribe = (random: Random, topics: readonly string[]): Packet => ({
+  cmd: 'subscribe',
+  messageId: messageId(random),
+  subscriptions: topics.map((name) => ({ topic: name, qos: random.pick([0, 1, 2] as const) })),
 });
 
 /** Weighted by repetition: most are packets that devices send. */
 const PACKET_MAKERS: readonly ((random: Random) => Packet)[] = [
-  (random) => ({ cmd: 'puback', messageId: messageId(random) }),
-  (random) => ({ cmd: 'puback', messageId: messageId(random) }),
-  () => ({ cmd: 'pingreq' }),
-  () => ({ cmd: 'pingreq' }),
-  (random) => ({
-    cmd: 'subscribe',
-    messageId: messageId(random),
-    subscriptions: createSome(random, 3, topic).map((name) => subscriptionTo(random, name)),
-  }),
-  (random) => ({
-    cmd: 'subscribe',
-    messageId: messageId(random),
-    subscriptions: createSome(random, 130, () => 'a').map((name) => subscriptionTo(random, name)),
-  }),
+  ...[puback, puback, pingreq, pingreq],
+  (random) => subscribe(random, createSome(random, 3, topic)),
+  (random) =>
+    subscribe(
+      random,
+      createSome(random, 130, () => 'a'),
+    ),
   (random) => ({
     cmd: 'unsubscribe',
     messageId: messageId(random),

@@ -1,0 +1,116 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { z } from 'zod';
+import { formatCsvRecord, parseCsvRecord } from '../src/csv.ts';
+import { appendJsonFields } from '../src/json-object.ts';
+import { parseJsonObject, readFieldText } from '../src/json-text.ts';
+import { LIMITS } from '../src/limits.ts';
+import { validate } from '../src/validate.ts';
+
+describe('the text of a field', () => {
+  test('keeps numbers, order and duplicate keys unchanged', () => {
+    const text = '{ "a" : 1, "data" : { "z" : 1.0, "b" : 12345678901234567890, "z" : 1e400 } }';
+    expect(readFieldText(text, 'data')).toBe('{"z":1.0,"b":12345678901234567890,"z":1e400}');
+  });
+
+  test('is that of the last one if the field occurs twice, also with escapes in its name', () => {
+    expect(readFieldText('{"data":1,"x":[{"data":5}],"d\\u0061ta":[ 2 ]}', 'data')).toBe('[2]');
+    expect(readFieldText('{"x":{"data":1}}', 'data')).toBeUndefined();
+  });
+
+  test('loses only white space and unnecessary escapes', () => {
+    const text = '{"data":{"q\\u0022":"\\u00e9 \\n\\/ \\ud800", "s" : "  , : { "}}';
+    expect(readFieldText(text, 'data')).toBe('{"q\\"":"é \\n/ \\ud800","s":"  , : { "}');
+  });
+
+  test('parses to the same value as the original for any JSON', () => {
+    fc.assert(
+      fc.property(fc.json(), fc.dictionary(fc.string(), fc.jsonValue()), (data, rest) => {
+        const others = JSON.stringify(rest, null, 1).slice(1, -1);
+        const text = `{${others}${others.trim() === '' ? '' : ','} "data" :\t${data}\n}`;
+        expect(JSON.parse(readFieldText(text, 'data') ?? '')).toEqual(JSON.parse(data));
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe('a request body', () => {
+  test.each(['[]', '"text"', 'null', '1', '{', '{"a":1}x', ''])('%p is rejected', (text) => {
+    expect(() => parseJsonObject(text, 10)).toThrow(/JSON/);
+  });
+
+  test('may be nested up to the limit, not counting brackets in strings', () => {
+    const nested = (depth: number): string => `{"a":${'['.repeat(depth)}"]]"${']'.repeat(depth)}}`;
+    expect(parseJsonObject(nested(9), 10)).toBeDefined();
+    expect(() => parseJsonObject(nested(10), 10)).toThrow('nested too deep');
+    expect(() => parseJsonObject('['.repeat(1_000_000), 10)).toThrow('nested too deep');
+  });
+});
+
+test.each([
+  ['{}', { a: 1 }, '{"a":1}'],
+  [' {\n} ', { a: 1 }, '{"a":1}'],
+  ['{"n":1.0}', {}, '{"n":1.0}'],
+  ['{}', {}, '{}'],
+  ['{ "n": 12345678901234567890 }\n', { a: null }, '{"n": 12345678901234567890,"a":null}'],
+  ['{"a":"}"}', { b: undefined, c: { d: [] } }, '{"a":"}","c":{"d":[]}}'],
+])('%j with fields %j becomes %j', (text, fields, expected) => {
+  expect(appendJsonFields(text, fields)).toBe(expected);
+});
+
+test('an appended field overrides an existing one', () => {
+  expect(JSON.parse(appendJsonFields('{"id":"theirs"}', { id: 'ours' }))).toEqual({ id: 'ours' });
+});
+
+test('every text is read as it was written', () => {
+  const text = fc.oneof(
+    fc.string(),
+    fc.constantFrom('', '"', "'", "'=1", ',', '\r\n', '=1', '-', '\t'),
+  );
+  fc.assert(
+    fc.property(fc.array(text, { minLength: 1 }), (fields) => {
+      const record = formatCsvRecord(fields);
+      expect(record.endsWith('\r\n')).toBe(true);
+      expect(parseCsvRecord(record.slice(0, -2), true)).toEqual(fields);
+    }),
+  );
+});
+
+test.each(['=1+1', '+1', '-1', '@a', '\t=1', "'=1"])('%j is no formula', (text) => {
+  const [field = ''] = parseCsvRecord(formatCsvRecord([text]).slice(0, -2));
+  expect(field).toBe(`'${text}`);
+});
+
+test('other values are written as text, JSON or nothing', () => {
+  expect(formatCsvRecord([1, true, undefined, ['a', 'b'], { c: 1 }])).toBe(
+    '1,true,,"[""a"",""b""]","{""c"":1}"\r\n',
+  );
+});
+
+/** Builds a value of `levels` nested objects, the innermost of which has a null field. */
+function nest(levels: number): object {
+  let value: object = { none: null };
+  for (let level = 1; level < levels; level += 1) value = { a: value };
+  return value;
+}
+
+test('a field as deep as a request may be is refused like any other of the wrong type', () => {
+  const body = { flag: nest(LIMITS.payloadDepth) };
+  expect(() => validate(z.object({ flag: z.boolean().optional() }), body)).toThrow(
+    'The parameter "flag" must be true or false.',
+  );
+});
+
+test('null fields are left out at every level, items of arrays are not', () => {
+  const schema = z.object({ a: z.unknown(), b: z.unknown(), c: z.unknown().optional() });
+  const body = JSON.parse('{"a":{"a":{"x":null,"y":1}},"b":[null,{"x":null}],"c":null}');
+  expect(validate(schema, body)).toEqual({ a: { a: { y: 1 } }, b: [null, { x: null }] });
+});
+
+test('a field named __proto__ stays a field', () => {
+  const body = JSON.parse('{"a":{"__proto__":{"x":null,"y":1}}}');
+  const { a } = validate(z.object({ a: z.unknown() }), body) as { a: object };
+  expect(JSON.stringify(a)).toBe('{"__proto__":{"y":1}}');
+  expect(Object.getPrototypeOf(a)).toBe(Object.prototype);
+});

@@ -1,0 +1,240 @@
+import { batchId } from '@carillon/core/ids';
+import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
+import { beforeEach, expect, test } from '@jest/globals';
+import {
+  ACCOUNT,
+  APP,
+  anHourAgo,
+  batch,
+  CLAIM_FIELDS,
+  embeddedBatch,
+  inAnHour,
+  insertDocuments,
+  PUSH,
+  push,
+} from '../../store/test/document-fixtures.ts';
+import { profile } from '../../store/test/store-under-test.ts';
+import { useStore } from '../../store/test/use-store.ts';
+
+const LIMIT = 100_000;
+const LEASE_MS = 6_000;
+const HOUR_MS = 3_600_000;
+const NOTHING = { pending: 0, deferred: 0, oldestMs: 0 };
+
+const under = useStore();
+const { store } = under;
+beforeEach(async () => {
+  await under.clear();
+  await store.suspensions.refresh();
+});
+
+let sequence = 0;
+
+/** Inserts a batch with a document of its own. */
+async function insertBatch(fields: Partial<Batch>, other: Partial<BatchDocument> = {}) {
+  sequence += 1;
+  const _id = batchId(PUSH, sequence);
+  await insertDocuments(under.db, 'batches', batch({ _id, work: embeddedBatch(fields), ...other }));
+}
+
+/** Inserts a push with an embedded batch. */
+async function insertPush(fields: Partial<Batch>, other: Partial<PushDocument> = {}) {
+  sequence += 1;
+  const _id = `push${sequence}`;
+  await insertDocuments(under.db, 'pushes', push({ _id, work: embeddedBatch(fields), ...other }));
+}
+
+async function measure(channel: Batch['channel'] = 'mqtt', limit = LIMIT) {
+  return store.backlog.measure(channel, limit);
+}
+
+test('due, claimed and unreleased batches are pending, in pushes and on their own', async () => {
+  expect(await measure()).toEqual(NOTHING);
+  const claimed = { claim: 'c', at: new Date(Date.now() + LEASE_MS - 1_000) };
+  for (const insert of [insertBatch, insertPush]) {
+    await insert({});
+    await insert(claimed);
+    await insert({ state: 'closed' });
+  }
+  await insertBatch({ state: 'waiting' });
+  expect(await measure()).toMatchObject({ pending: 5, deferred: 0 });
+  expect(await measure('fcm')).toEqual(NOTHING);
+});
+
+test('a batch that waits longer than a lease is deferred; one that is not open yet is neither', async () => {
+  for (const insert of [insertBatch, insertPush]) await insert({ at: inAnHour() });
+  await insertPush({ at: inAnHour() }, { state: 'scheduled' });
+  await insertPush({}, { state: 'scheduled' });
+  await insertBatch({ state: 'waiting', at: inAnHour() });
+  expect(await measure()).toEqual({ ...NOTHING, deferred: 2 });
+});
+
+test('the oldest age is that of a batch without a worker, released or not', async () => {
+  await insertBatch({ claim: 'c', at: new Date(Date.now() + LEASE_MS - 100) });
+  expect((await measure()).oldestMs).toBe(0);
+  const hoursAgo = (hours: number) => new Date(Date.now() - hours * HOUR_MS);
+  const oldestHours = async () => Math.round((await measure()).oldestMs / HOUR_MS);
+  await insertPush({ at: hoursAgo(1) });
+  expect(await oldestHours()).toBe(1);
+  await insertBatch({ at: hoursAgo(2) });
+  expect(await oldestHours()).toBe(2);
+  await insertBatch({ state: 'waiting', at: hoursAgo(3) });
+  expect(await oldestHours()).toBe(3);
+});
+
+test('batches of suspended accounts are not counted', async () => {
+  for (const insert of [insertBatch, insertPush]) {
+    await insert({});
+    await insert({ at: inAnHour() });
+    await insert({}, { app: 'other' });
+  }
+  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
+  await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+  await store.suspensions.refresh();
+  expect(await measure()).toMatchObject({ pending: 2, deferred: 0 });
+});
+
+test('a count stops at its limit', async () => {
+  for (let n = 0; n < 8; n += 1) await insertBatch({ at: n < 5 ? anHourAgo() : inAnHour() });
+  expect(await measure('mqtt', 2)).toMatchObject({ pending: 2, deferred: 2 });
+});
+
+const profileReads = (task: () => Promise<unknown>) =>
+  profile(under, task, { ns: /\.(pushes|batches)$/ });
+
+test.each(['with a suspended account', 'without'])('no document is read, %s', async (which) => {
+  if (which !== 'without') {
+    await insertDocuments(under.db, 'apps', { _id: 'suspended', account: ACCOUNT });
+    await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+  }
+  await store.suspensions.refresh();
+  for (const insert of [insertBatch, insertPush]) {
+    for (const at of [anHourAgo(), inAnHour()]) await insert({ at });
+    await insert({}, { app: 'suspended' });
+    for (const channel of ['fcm', 'apns'] as const) await insert({ channel });
+  }
+  await insertBatch({ state: 'waiting' });
+  const reads = await profileReads(measure);
+  expect(reads).toHaveLength(8);
+  for (const read of reads) {
+    expect(read).toMatchObject({ docsExamined: 0 });
+    // The index leads to the channel: other channels' batches cost nothing.
+    expect(read.keysExamined).toBeLessThanOrEqual(4);
+  }
+});
+
+test('due batches are found by time through the index, and no others are read', async () => {
+  for (const insert of [insertBatch, insertPush]) {
+    await insert({ at: inAnHour() });
+    for (const channel of ['web-push', 'mqtt', 'apns'] as const) await insert({ channel });
+  }
+  const reads = await profileReads(async () =>
+    expect(await store.batchTable.findDue(7)).toHaveLength(6),
+  );
+  expect(reads).toHaveLength(2);
+  for (const read of reads) {
+    expect(read).toMatchObject({ docsExamined: 3 });
+    expect(read).not.toHaveProperty('hasSortStage');
+  }
+});
+
+test('a channel with more due batches than a tick finds hides no batch of another channel', async () => {
+  for (const insert of [insertBatch, insertPush]) {
+    for (let n = 0; n < 3; n += 1) await insert({ channel: 'mqtt', at: anHourAgo() });
+    await insert({ channel: 'apns', at: new Date(Date.now() - 1_000) });
+  }
+  const found = await store.batchTable.findDue(2);
+  const channels = found.map(({ channel }) => channel).toSorted();
+  expect(channels).toEqual(['apns', 'apns', 'mqtt', 'mqtt', 'mqtt', 'mqtt']);
+});
+
+test('only a single push over MQTT that no worker has claimed waits for its first attempt', async () => {
+  const [due, first] = [new Date(Date.now() - 1_000), new Date(Date.now() - 2_000)];
+  await insertPush({ at: first });
+  await insertPush({ at: due, tries: 1 });
+  await insertPush({ at: due }, { dueAt: due });
+  await insertPush({ at: due, channel: 'apns' });
+  await insertBatch({ at: due });
+  const found = await store.batchTable.findDue(10);
+  expect(found).toHaveLength(5);
+  expect(found.flatMap(({ at, isFirstAttempt }) => (isFirstAttempt ? at : []))).toEqual([first]);
+});
+
+test('first attempts that wait hide neither a retry nor a scheduled push that is due', async () => {
+  const justNow = (agoMs: number) => new Date(Date.now() - agoMs);
+  for (let n = 0; n < 5; n += 1) await insertPush({ at: anHourAgo() });
+  await insertPush({ at: justNow(2_000), tries: 1 });
+  await insertPush({ at: justNow(1_500) }, { dueAt: justNow(1_500) });
+  await insertPush({ at: justNow(1_000) });
+  const found = await store.batchTable.findDue(4);
+  expect(found.filter(({ isFirstAttempt }) => !isFirstAttempt)).toHaveLength(2);
+  expect(found).toHaveLength(6);
+});
+
+test('the batches of a push are found by push, however many others are in the index of due ones', async () => {
+  for (let n = 0; n < 20; n += 1) await insertBatch({ state: 'waiting' }, { push: 'other' });
+  await insertBatch({ state: 'waiting' });
+  const plan = await under.db
+    .collection('batches')
+    .find({ push: PUSH, 'work.state': 'waiting' })
+    .explain('queryPlanner');
+  expect(plan.queryPlanner.rejectedPlans).toEqual([]);
+  expect(JSON.stringify(plan.queryPlanner.winningPlan)).toContain('push_1_work.state_1');
+});
+
+/** Documents with due work. */
+const DUE: Readonly<Record<string, { collection: string; document: object }>> = {
+  'a scheduled push': {
+    collection: 'pushes',
+    document: push({ state: 'scheduled', dueAt: anHourAgo() }),
+  },
+  'an embedded batch': { collection: 'pushes', document: push({ work: embeddedBatch() }) },
+  'a batch of its own': { collection: 'batches', document: batch() },
+  'a fan-out': {
+    collection: 'pushes',
+    document: push({ fan: { seq: 0, next: 0, done: false, at: anHourAgo() } }),
+  },
+  'an expired push': {
+    collection: 'pushes',
+    document: push({ expiresAt: anHourAgo(), sendUntil: anHourAgo() }),
+  },
+  'the end of a push': {
+    collection: 'pushes',
+    document: push({ state: 'finished', ending: 'expired' }),
+  },
+};
+
+/** Finds what is due as a tick does; scheduled pushes are opened. Returns how much it is. */
+async function countDue(): Promise<number> {
+  const { batchTable, fanOuts, pushCompletion, pushes } = store;
+  const opened = await pushes.openDue();
+  const finders = [batchTable, fanOuts, pushCompletion];
+  const found = await Promise.all(finders.map(({ findDue }) => findDue(10)));
+  return opened + found.flat().length;
+}
+
+test.each(Object.entries(DUE))('%s is due', async (_, { collection, document }) => {
+  expect(await countDue()).toBe(0);
+  await insertDocuments(under.db, collection, document);
+  expect(await countDue()).toBe(1);
+});
+
+test('work that is not due, claimed, done, or of a suspended account is none', async () => {
+  const idOf = (n: number) => `0190000000000000000000${n.toString().padStart(2, '0')}`;
+  await insertDocuments(
+    under.db,
+    'pushes',
+    push({ _id: idOf(1), state: 'scheduled', dueAt: inAnHour() }),
+    push({ _id: idOf(2), work: embeddedBatch(CLAIM_FIELDS) }),
+    push({ _id: idOf(3), work: embeddedBatch({ state: 'closed' }) }),
+    push({ _id: idOf(4), fan: { seq: 0, next: 0, done: false, at: inAnHour() } }),
+  );
+  await insertDocuments(under.db, 'batches', batch({ work: embeddedBatch({ state: 'waiting' }) }));
+  expect(await countDue()).toBe(0);
+  await insertDocuments(under.db, 'pushes', push({ work: embeddedBatch() }));
+  expect(await countDue()).toBe(1);
+  await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
+  await store.suspensions.refresh();
+  expect(await countDue()).toBe(0);
+});

@@ -1,0 +1,116 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import {
+  ACCOUNT,
+  APP,
+  anHourAgo,
+  batch,
+  CLAIM_FIELDS,
+  embeddedBatch,
+  inAnHour,
+  insertDocuments,
+  push,
+} from '../../packages/store/test/document-fixtures.ts';
+import { startTestDatabase, type TestDatabase } from '../support/test-database.ts';
+
+interface Finding {
+  check: string;
+  ok: boolean;
+  detail: string;
+}
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await startTestDatabase();
+});
+afterAll(() => database?.stop());
+
+async function find(check: string): Promise<Finding | undefined> {
+  const findings = await database.runJson<Finding[]>('doctor');
+  return findings.find((one) => one.check === check);
+}
+
+test('the disk that MongoDB writes to', async () => {
+  const detail = expect.stringMatching(/ GiB free/);
+  expect(await find('mongodb disk space')).toMatchObject({ detail });
+});
+
+test('due batches that no worker claims, except those of suspended accounts', async () => {
+  const { db } = database;
+  await insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }));
+  expect(await find('backlog')).toMatchObject({ ok: true, detail: 'no batch is due' });
+  await insertDocuments(
+    db,
+    'batches',
+    batch(),
+    batch({ _id: 'f'.repeat(31), work: embeddedBatch({ at: new Date() }) }),
+  );
+  const late = expect.stringMatching(/^2 batches due, the oldest for 36\d\d s/);
+  expect(await find('backlog')).toMatchObject({ ok: false, detail: late });
+  await insertDocuments(db, 'apps', { _id: APP, account: ACCOUNT });
+  await insertDocuments(db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
+  expect(await find('backlog')).toMatchObject({ ok: true });
+});
+
+test('credentials that a provider refuses, as long as it does', async () => {
+  const refused = (until: Date) => ({
+    refused: { detail: 'InvalidToken', at: anHourAgo(), until },
+  });
+  await insertDocuments(database.db, 'credentials', {
+    _id: `${APP}:apns`,
+    app: APP,
+    ...refused(anHourAgo()),
+  });
+  expect(await find('refused credentials')).toMatchObject({ ok: true, detail: 'none' });
+  await insertDocuments(database.db, 'credentials', {
+    _id: `${APP}:fcm`,
+    app: APP,
+    ...refused(inAnHour()),
+  });
+  const named = expect.stringMatching(new RegExp(`^${APP}:fcm \\(InvalidToken; until `));
+  expect(await find('refused credentials')).toMatchObject({ ok: false, detail: named });
+});
+
+test('proxies that the settings do not name, as long as services notice them', async () => {
+  const warnings = database.db.collection<{ _id: string; at: Date }>('proxy_warnings');
+  await warnings.insertOne({ _id: 'gateway-proxy-header', at: anHourAgo() });
+  expect(await find('client addresses')).toMatchObject({ ok: true });
+  await warnings.insertOne({ _id: 'api-forwarded-header', at: new Date() });
+  const text = expect.stringMatching(/^requests reach the API .* set TRUST_PROXY .* \(last at 20/);
+  expect(await find('client addresses')).toMatchObject({ ok: false, detail: text });
+});
+
+test('migrate prints one JSON value, and changes nothing the second time', async () => {
+  const result = await database.runJson('migrate');
+  const servers = 'one server, which nothing replaces when it fails';
+  expect(result).toEqual({ migrated: true, servers, version: 1, steps: [], indexes: [] });
+});
+
+test('migrate --check exits with 0 while the schema is up to date, also with --json', async () => {
+  expect(await database.run('migrate', '--check')).toEqual({
+    code: 0,
+    out: 'The schema is up to date: version 1.\n',
+    err: '',
+  });
+  expect(await database.runJson('migrate', '--check')).toMatchObject({ current: true, steps: [] });
+});
+
+test('migrate --check exits with 1 while a step or an index is missing, and changes nothing', async () => {
+  await database.db.collection('schema').drop();
+  await database.db.collection('keys').dropIndex('digest_1');
+  for (const _ of ['first', 'second']) {
+    const { code, out, err } = await database.run('--json', 'migrate', '--check');
+    expect({ code, ...JSON.parse(out) }).toEqual({
+      ...{ code: 1, current: false, version: 0, latest: 1 },
+      ...{ steps: [1], indexes: ['keys(digest)'] },
+    });
+    expect(err).toMatch(/^The schema has version 0 of 1, 1 step to run\. .*carillon migrate\.\n$/);
+  }
+});
+
+test('doctor names the schema that is behind', async () => {
+  const { code, out } = await database.run('doctor');
+  expect(code).toBe(1);
+  expect(out).toMatch(/^FAIL {2}mongodb schema +version 0, and this release has 1; run carillon/m);
+  await database.run('migrate');
+  expect((await database.run('doctor')).out).toMatch(/^ok {4}mongodb schema +version 1$/m);
+});
