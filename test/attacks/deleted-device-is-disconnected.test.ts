@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { createTestTenant } from '../support/api/tenants.ts';
 import { runCarillonHere } from '../support/carillon.ts';
 import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
-import { createTenant } from '../support/guarantees/create-tenant.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
@@ -76,7 +76,7 @@ test('a push that is processed while its device is deleted leaves no row', async
 
 test('another app can not delete it, and its response is that of an absent device', async () => {
   const device = await fleet.online();
-  const tenant = await createTenant(stack);
+  const tenant = await createTestTenant(stack, { limit: null });
   const foreign = await tenant.api('DELETE', `/devices/${device.token}`);
   const absent = await tenant.api('DELETE', `/devices/${'f'.repeat(22)}`);
   expect(foreign.json).toMatchObject({ code: 'INVALID_DEVICE_TOKEN' });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import {
   type StackBehindProxy,
   startStackBehindProxy,
 } from '../support/faults/stack-behind-proxy.ts';
-import { createTenant, type Tenant } from '../support/guarantees/create-tenant.ts';
 import { type PlainResponse, requestOnce } from '../support/guarantees/request-once.ts';
 import { type Credentials, registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
@@ -13,13 +13,13 @@ const SLOW_REQUESTS = 32;
 const SLOW_TOPIC = 'topic-that-takes-longer-than-every-timeout';
 
 let fixture: StackBehindProxy;
-let attacker: Tenant;
+let attacker: TestTenant;
 let attackersDevice: Credentials;
 /** A device of the stack's own tenant. */
 let device: Credentials;
 beforeAll(async () => {
   fixture = await startStackBehindProxy();
-  attacker = await createTenant(fixture.stack);
+  attacker = await createTestTenant(fixture.stack, { limit: null });
   attackersDevice = await registerDevice(attacker.dev);
   device = await registerDevice(fixture.stack.dev);
 });

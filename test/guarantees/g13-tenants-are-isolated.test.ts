@@ -26,14 +26,14 @@ beforeAll(async () => {
 });
 afterEach(() => device.disconnect());
 
-test.each<[where: string, path: string, body: (id: string) => object, of?: 'topic']>([
-  ['tokens', '/push', (token) => ({ tokens: [token], data: {} })],
-  ['registration_ids', '/push', (token) => ({ registration_ids: [token], data: {} })],
-  ['a scheduled push', '/push', (to) => ({ to, data: {}, schedule: inOneMinute() })],
-  ['presence', '/devices/presence', (token) => ({ tokens: [own, token] })],
-  ['a push to a topic', '/push', (name) => ({ to: `/topics/${name}`, data: {} }), 'topic'],
-])("another tenant's object appears absent in %s", async (_where, path, body, of) => {
-  const [ours, absent] = of === 'topic' ? [topic, 'nobodys-topic'] : [device.token, ABSENT_TOKEN];
+test.each<[where: string, kind: 'device' | 'topic', path: string, body: (id: string) => object]>([
+  ['tokens', 'device', '/push', (token) => ({ tokens: [token], data: {} })],
+  ['registration_ids', 'device', '/push', (token) => ({ registration_ids: [token], data: {} })],
+  ['a scheduled push', 'device', '/push', (to) => ({ to, data: {}, schedule: inOneMinute() })],
+  ['presence', 'device', '/devices/presence', (token) => ({ tokens: [own, token] })],
+  ['a push to a topic', 'topic', '/push', (name) => ({ to: `/topics/${name}`, data: {} })],
+])("another tenant's object appears absent in %s", async (_where, kind, path, body) => {
+  const [ours, absent] = kind === 'topic' ? [topic, 'nobodys-topic'] : [device.token, ABSENT_TOKEN];
   const aboutOurs = await other.api('POST', path, body(ours));
   const aboutAbsent = await other.api('POST', path, body(absent));
   const { status, text, json } = aboutOurs;

@@ -116,7 +116,8 @@ test('devices that connect during the deletion get nothing a second later', asyn
 
 test('in the middle of a fan-out to 50,000 it stops within a second', async () => {
   const pool = await createDevicePool(stack, mongo, { registered: 50_000, real: 60 });
-  const push = await sendPush(stack, pool.tokens);
+  // A busy machine may need more than the three seconds of a request.
+  const push = await until(() => sendPush(stack, pool.tokens));
   await untilPartlyClosed(mongo, push);
   const lags = createLagRecord();
   const respondedAt = await lags.during(deletePush(push));
