@@ -21,7 +21,7 @@ const OUTPUT = 'output.log';
 /** Guards against hanging, not what a stack takes. */
 const START_MS = 150_000;
 const STOP_MS = 60_000;
-const RESTART_MS = 60_000;
+const RESTART_MS = 150_000;
 
 /** A whole stack, started as a user starts it, with a home folder and ports of its own. */
 export interface Stack {
