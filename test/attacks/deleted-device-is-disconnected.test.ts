@@ -5,9 +5,9 @@ import { runCarillonHere } from '../support/carillon.ts';
 import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { expectWithin } from '../support/lag.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
-import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -15,19 +15,19 @@ import { until } from '../support/until.ts';
 /** MQTT 3.1.1, table 3.1: not authorized. */
 const NOT_AUTHORIZED = { code: 5 };
 const KEEPALIVE_SECONDS = 5;
+const CLOSED_WITHIN_MS = 1_000;
 
 let stack: Stack;
 let mongo: TestMongo;
 const fleet = createFleet(() => stack.dev);
 beforeAll(async () => {
-  stack = await useKillableStack();
+  stack = await useKillableStack({ restartsApis: true });
   mongo = await openMongo(stack.dev);
 });
 afterEach(() => fleet.disconnectAll());
 afterAll(async () => {
   await mongo?.close();
-  await restartApis(stack);
-  await stack.stop();
+  await stack?.stop();
 });
 
 async function remove({ token }: Pick<MqttDevice, 'token'>): Promise<void> {
@@ -39,8 +39,8 @@ test('a connected device is disconnected before its next PINGREQ, and refused fr
   const device = await fleet.online();
   const other = await fleet.online();
   await remove(device);
-  // Its keepalive is longer than this waits.
-  await until(() => !device.connected, { what: 'the end of its connection' });
+  const isClosed = () => !device.connected;
+  await expectWithin(CLOSED_WITHIN_MS, until(isClosed, { what: 'the end of its connection' }));
   await expect(device.connect()).rejects.toMatchObject(NOT_AUTHORIZED);
   const { json } = await stack.api('GET', `/devices/${device.token}`);
   expect(json).toMatchObject({ code: 'INVALID_DEVICE_TOKEN' });
@@ -101,7 +101,8 @@ test('while Redis is unavailable it is disconnected at its next PINGREQ', async 
   await device.connect();
   await whileFrozen(stack, [{ service: 'redis' }], async () => {
     await remove(device);
-    await until(() => !device.connected);
+    const closed = until(() => !device.connected);
+    await expectWithin(3 * KEEPALIVE_SECONDS * 1_000, closed);
   });
   await expect(device.connect()).rejects.toMatchObject(NOT_AUTHORIZED);
 });

@@ -49,6 +49,7 @@ const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
 const PER_CHANNEL = 20;
 /** Faults of all providers, one after the other. */
 const FAULTS = [
+  { expireTokens: true },
   { dropEvery: 5 },
   { blackHole: true },
   { refuseCredential: true, expireTokens: true },

@@ -3,6 +3,7 @@ import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { payloadsOf } from '../support/guarantees/devices.ts';
+import { expectWithin } from '../support/lag.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
@@ -92,8 +93,7 @@ test('scheduled and pending pushes wait until the suspension ends', async () => 
   await expectNoArrivals(online);
   await expectNoArrivals(offline);
   await resume(held);
-  await online.waitFor(1);
-  await offline.waitFor(1);
+  await expectWithin(KNOWN_MS, Promise.all([online.waitFor(1), offline.waitFor(1)]));
   await untilOutcomes(mongo, scheduled, { delivered: 1 });
   await Promise.all([online.disconnect(), offline.disconnect()]);
 });

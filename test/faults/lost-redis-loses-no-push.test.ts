@@ -130,6 +130,7 @@ test('every push is accepted without Redis, and delivery continues when it is ba
 test('an entry lost while the connection to Redis was cut for less than the lease', async () => {
   const device = await connectDevice();
   const gateway = await gatewayOf(device);
+  expect(gateway).toBeDefined();
   await redis.del(entryOf(device));
   await cutRedis();
   await expectDelivered(device);

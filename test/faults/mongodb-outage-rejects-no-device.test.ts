@@ -4,7 +4,6 @@ import { countArrivals } from '../support/faults/expect-complete.ts';
 import { attemptPush, sendPush } from '../support/faults/pushes.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
-import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -20,13 +19,10 @@ let stack: Stack;
 /** Registered before the outage: for a minute after it no device can register. */
 let devices: MqttDevice[];
 beforeAll(async () => {
-  stack = await useKillableStack();
+  stack = await useKillableStack({ restartsApis: true });
   devices = await Promise.all([0, 1, 2, 3].map(() => newMqttDevice(stack.dev)));
 });
-afterAll(async () => {
-  await restartApis(stack);
-  await stack?.stop();
-});
+afterAll(() => stack?.stop());
 
 function nextDevice(): MqttDevice {
   const device = devices.pop();

@@ -16,8 +16,10 @@ import {
   untilPartlyClosed,
 } from '../support/faults/pushes.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
+import { expectWithin } from '../support/lag.ts';
 import { openRedis } from '../support/redis.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 30_000, real: 40 };
 /** Guarantee G14, and how long Redis is unavailable. */
@@ -26,6 +28,7 @@ const STUCK_MS = 10_000;
 const SEND_EVERY_MS = 500;
 /** A request does not wait for Redis. */
 const ACCEPTED_WITHIN_MS = 1_000;
+const CONTINUES_WITHIN_MS = 10_000;
 const UNACKNOWLEDGING = 6;
 const LIMIT_MS = 240_000;
 
@@ -80,6 +83,9 @@ test(
     for (const device of holders) device.releaseReceipts();
     const sent = await sendFor(AWAY_MS);
     await server.start();
+    const hasArrived = () =>
+      pool.devices.some((device) => sent.some((one) => countArrivals(device, one) > 0));
+    await expectWithin(CONTINUES_WITHIN_MS, until(hasArrived));
     await expectComplete(fixture, push, 'Redis unavailable');
     await untilAllArrived(pool.devices, sent);
     const counts = pool.devices.flatMap((device) => sent.map((one) => countArrivals(device, one)));

@@ -11,11 +11,16 @@ import {
   readHomeFile,
   type TestHome,
 } from '../support/first-run/test-home.ts';
+import { measureLag } from '../support/lag.ts';
 import type { Dev } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 
 const execFileAsync = promisify(execFile);
 const OWNER_ONLY = 0o600;
+
+/** A start waits 10 s for the device: longer only on a machine that is as busy as this. */
+const BUSY_MS = 1_000;
+const NOT_CONNECTED = 'is not connected yet';
 
 /** A name that a shell would take apart. */
 const NAME = `it's "my" $HOME; #1`;
@@ -27,16 +32,21 @@ describe('the banner of a start', () => {
   let banner: string;
   beforeAll(async () => {
     testHome = await createTestHome({ demo: true }, NAME);
-    // On a busy machine the device is not connected within the 10 s that a start waits for it.
-    do {
+    const lag = measureLag();
+    await startOnce();
+    if (lag.stop() > BUSY_MS && banner.includes(NOT_CONNECTED)) {
       start?.signal('SIGINT');
       await start?.exit();
-      const started = testHome.start();
-      start = started;
-      dev = await started.ready();
-      banner = await until(() => started.stdout().includes('Ctrl-C') && started.stdout());
-    } while (banner.includes('is not connected yet'));
+      await startOnce();
+    }
+    expect(banner).not.toContain(NOT_CONNECTED);
   });
+  async function startOnce(): Promise<void> {
+    const started = testHome.start();
+    start = started;
+    dev = await started.ready();
+    banner = await until(() => started.stdout().includes('Ctrl-C') && started.stdout());
+  }
   afterAll(() => testHome?.remove());
 
   test('names the API, the key and the app that dev.json names', () => {

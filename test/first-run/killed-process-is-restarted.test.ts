@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { send, untilPending } from '../support/end-to-end/pushes.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
-import { restartApis } from '../support/restart-apis.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
 import { type Dev, readDev } from '../support/stack/dev-file.ts';
 import { isAlive } from '../support/stack/processes.ts';
@@ -16,22 +15,20 @@ const COMMANDS: Record<string, RegExp> = { redis: /redis|valkey/, mongodb: /mong
 let stack: Stack;
 let device: MqttDevice;
 beforeAll(async () => {
-  stack = await useKillableStack();
+  stack = await useKillableStack({ restartsApis: true });
   device = await newMqttDevice(stack.dev);
 });
 afterAll(async () => {
   await device?.disconnect();
-  await restartApis(stack);
-  await stack.stop();
+  await stack?.stop();
 });
 
 test.each(SERVICES)(
   '%s is restarted after kill -9 and named in the output, and pushes are delivered',
   async (service) => {
     const before = stack.output().length;
-    const killed = stack.kill(service, 'SIGKILL');
-    const pid = await stack.waitForRestart(service, killed);
-    expect(readCommand(pid)).toMatch(COMMANDS[service] ?? `services/${service}/src/main.ts`);
+    for (const pid of await Promise.all(killAll(service)))
+      expect(readCommand(pid)).toMatch(COMMANDS[service] ?? `services/${service}/src/main.ts`);
     await until(isDevFileCorrect);
     const said = stack.output().slice(before);
     expect(said).toMatch(new RegExp(`${service} ended .*SIGKILL.*again`));
@@ -40,8 +37,7 @@ test.each(SERVICES)(
 );
 
 test('all of them are restarted when they are killed together', async () => {
-  const killed = SERVICES.map((service) => [service, stack.kill(service, 'SIGKILL')] as const);
-  for (const [service, pid] of killed) await stack.waitForRestart(service, pid);
+  await Promise.all(SERVICES.flatMap(killAll));
   await until(isDevFileCorrect);
   await expectDelivery();
 });
@@ -52,6 +48,15 @@ test('a process that is killed again and again is still restarted', async () => 
   }
   await until(isDevFileCorrect);
 });
+
+/** Kills every process of a service: no other one serves the push that follows. Returns the pids of the new ones. */
+function killAll(service: string): Promise<number>[] {
+  return stack.dev.processes
+    .filter((one) => one.service === service)
+    .map(({ index }) =>
+      stack.waitForRestart(service, stack.kill(service, 'SIGKILL', index), index),
+    );
+}
 
 /** Checks whether dev.json names each service once, all of them alive, and everything but the pids as before. */
 async function isDevFileCorrect(): Promise<boolean> {

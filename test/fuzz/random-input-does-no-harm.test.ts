@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { openProvidersOf, type ProviderFixture } from '../support/providers/fixture.ts';
 import { useKillableStack } from '../support/shared-stack.ts';
+import type { Stack } from '../support/stack.ts';
 import { findTraces } from './find-traces.ts';
 import { type ApiFuzzReport, fuzzApi } from './fuzz-api.ts';
 import { fuzzMqtt } from './fuzz-mqtt.ts';
@@ -12,6 +13,7 @@ const SEED = Number(process.env.CARILLON_FUZZ_SEED ?? 1);
 const PER_ROUTE = 25;
 const STREAMS = 1_000;
 
+let stack: Stack;
 let fixture: ProviderFixture;
 let target: FuzzTarget;
 let before: Record<string, string>;
@@ -19,7 +21,8 @@ let watch: StackWatch;
 let report: ApiFuzzReport;
 beforeAll(async () => {
   // It is lent to no other file meanwhile, whose errors would be in the logs.
-  fixture = await openProvidersOf(await useKillableStack());
+  stack = await useKillableStack();
+  fixture = await openProvidersOf(stack);
   target = await createFuzzTarget(fixture);
   before = await target.readVictim();
   watch = watchStack(fixture.stack, target.unloggable);
@@ -27,7 +30,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   target?.close();
-  await fixture?.close();
+  await (fixture === undefined ? stack?.stop() : fixture.close());
 });
 
 test(`every response to a random request is as documented (seed ${SEED})`, () => {

@@ -43,6 +43,17 @@ test('a repeat gets the response of the first request, and the device one push',
   await expectArrivals(device, 1);
 });
 
+test('twenty at once are one push', async () => {
+  const device = await fleet.online();
+  const key = randomUUID();
+  const body = bodyFor(device.token);
+  const all = Array.from({ length: 20 }, () => pushWithIdempotencyKey(stack.dev, key, body));
+  const responses = await Promise.all(all);
+  expect(responses.map(({ status }) => status)).toEqual(all.map(() => 200));
+  expect(new Set(responses.map(({ text }) => text)).size).toBe(1);
+  await expectArrivals(device, 1);
+});
+
 test('after the topic has lost its subscribers', async () => {
   const { token } = await fleet.offline();
   const topic = randomUUID();

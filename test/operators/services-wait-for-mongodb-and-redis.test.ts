@@ -3,6 +3,7 @@ import { freePort } from '../../packages/presence/test/start-server.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import { startProcess } from '../support/child-process.ts';
 import { createRedisServer } from '../support/faults/redis-server.ts';
+import { expectWithin } from '../support/lag.ts';
 import { startMongod } from '../support/mongod-server.ts';
 import {
   readState,
@@ -13,6 +14,7 @@ import {
 } from '../support/operators/service-process.ts';
 import { until } from '../support/until.ts';
 
+const READY_WITHIN_MS = 15_000;
 const PASSWORD = 'not-to-be-logged';
 
 let processes: ServiceProcess[] = [];
@@ -40,10 +42,9 @@ function untilWaitsFor(server: string, waiting: ServiceProcess): Promise<unknown
 }
 
 function untilReady(waiting: ServiceProcess): Promise<unknown> {
-  return until(async () => (await waiting.probe('/readyz')).status === 200, {
-    everyMs: 100,
-    what: `${waiting.service} ready`,
-  });
+  const isReady = async () => (await waiting.probe('/readyz')).status === 200;
+  const what = `${waiting.service} ready`;
+  return expectWithin(READY_WITHIN_MS, until(isReady, { everyMs: 100, what }));
 }
 
 test('that are not reachable yet, and for the schema: alive, not ready, and ready by itself then; it stops without Redis', async () => {

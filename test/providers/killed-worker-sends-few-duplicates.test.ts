@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { expectWithin } from '../support/lag.ts';
 import { openMongo } from '../support/mongo.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
@@ -17,6 +18,8 @@ const WORKER = 'delivery-worker';
 const WINDOW = 150;
 /** Responses that a batch may have got without saving them. */
 const UNSAVED = 25;
+/** After its restart. */
+const CONTINUES_WITHIN_MS = 5_000;
 const SLOW_RESPONSES = { delayMs: 400 };
 /** The number of duplicates does not grow with the push: from 200,000 recipients on it is within a thousandth (guarantee G4). */
 const CROWD = Number(process.env.CARILLON_CROWD ?? 20_000);
@@ -75,7 +78,12 @@ test('stopped by a signal in the middle, it repeats nothing, and another continu
   const { stack, sandbox, store } = fixture;
   const push = await sendSlowly();
   const old = await stopWorker();
+  const before = await requests();
   await stack.waitForRestart(WORKER, old);
+  await expectWithin(
+    CONTINUES_WITHIN_MS,
+    until(async () => (await requests()) > before),
+  );
   await untilOutcomeCounts(store, push, { sent: IPHONES });
   expect((await sandbox.counts()).duplicates).toBe(0);
 });

@@ -80,4 +80,4 @@ test('the batch of one that waits for an open circuit is released unchanged, by 
   await mongo.close();
   const [state, channel, at] = ['ready', 'apns', expect.any(Date)];
   expect(work).toEqual({ state, channel, at, tries: 1, n: 1, tokens: work?.tokens });
-}, 60_000);
+});

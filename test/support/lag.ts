@@ -17,7 +17,24 @@ export function measureLag() {
     read,
     stop(): number {
       clearInterval(timer);
-      return read();
+      lagMs = Math.max(lagMs, performance.now() - lastAt - EVERY_MS);
+      return lagMs;
     },
   };
+}
+
+/**
+ * Waits for a task that is promised to take no longer than `ms`.
+ *
+ * @throws if it took longer, also by three times the lag.
+ */
+export async function expectWithin<T>(ms: number, task: Promise<T>): Promise<T> {
+  const [lag, begunAt] = [measureLag(), performance.now()];
+  let lagMs = 0;
+  const value = await task.finally(() => {
+    lagMs = lag.stop();
+  });
+  const tookMs = performance.now() - begunAt;
+  if (tookMs > ms + 3 * lagMs) throw new Error(`${tookMs} ms instead of ${ms}; lag ${lagMs} ms`);
+  return value;
 }

@@ -19,8 +19,10 @@ export interface SharedStack
   account: string;
 }
 
-/** Guard against hanging while other files have the stacks. */
-const BORROW_MS = 150_000;
+/** Guards against hanging, both together less than a hook may take: for a stack that no file has, and for its processes. */
+const BORROW_MS = 120_000;
+const WHOLE_MS = 45_000;
+const PROBE_MS = 5_000;
 
 /**
  * Gives a test file a tenant of its own on the stack that files without faults share: two APIs, two
@@ -47,8 +49,12 @@ export async function useSharedProviders(): Promise<ProviderFixture> {
  * Gives a test file a stack for a while, with a tenant of its own: two processes of each service, no limits per address.
  * The file may kill and freeze its processes; what other files have stored is still there. `stop` gives it back: all of it
  * must be ready again before the next file has it. One in which a test failed is given to no other file.
+ *
+ * @param options.restartsApis for files after which the APIs would register no new device for a minute
  */
-export async function useKillableStack(): Promise<Stack & { account: string }> {
+export async function useKillableStack({
+  restartsApis = false,
+} = {}): Promise<Stack & { account: string }> {
   const folder = await until(takeFolder, { timeoutMs: BORROW_MS, what: 'a stack given back' });
   if (folder === NONE_LEFT) {
     const stack = await startStack(LENT.killable.options);
@@ -56,15 +62,34 @@ export async function useKillableStack(): Promise<Stack & { account: string }> {
   }
   const giveBack = () => rmdir(join(folder, TAKEN));
   const spoil = () => rename(join(folder, TAKEN), join(folder, SPOILT));
-  try {
-    const stack = await openStack(folder);
-    await until(() => isWhole(stack), { timeoutMs: BORROW_MS, what: 'every process ready' });
-    const tenant = await withTenant(stack);
-    return { ...tenant, stop: () => ((globalThis.failures ?? 0) > 0 ? spoil() : giveBack()) };
-  } catch (error) {
-    await spoil();
-    throw error;
-  }
+  const orSpoil = async <T>(task: () => Promise<T>): Promise<T> => {
+    try {
+      return await task();
+    } catch (error) {
+      await spoil();
+      throw error;
+    }
+  };
+  return orSpoil(async () => {
+    const deadline = performance.now() + WHOLE_MS;
+    const stack = await openStack(folder, () => performance.now() > deadline && 'it is not ready');
+    const timeoutMs = deadline - performance.now();
+    await until(() => isWhole(stack), { timeoutMs, what: 'every process ready' });
+    const stop = async () => {
+      if ((globalThis.failures ?? 0) > 0) return spoil();
+      if (restartsApis) await orSpoil(() => restartApis(stack));
+      return giveBack();
+    };
+    return { ...(await withTenant(stack)), stop };
+  });
+}
+
+/** Replaces both API processes. */
+async function restartApis(stack: Pick<Stack, 'kill' | 'waitForRestart'>): Promise<void> {
+  const restarts = [0, 1].map((index) =>
+    stack.waitForRestart('api', stack.kill('api', 'SIGKILL', index), index),
+  );
+  await Promise.all(restarts);
 }
 
 /** Folders in a stack's folder: a file has it; no further file may have it. */
@@ -97,7 +122,9 @@ async function isWhole({ home, dev }: Pick<Stack, 'home' | 'dev'>): Promise<bool
   const processes = readDev(home)?.processes ?? [];
   const checks = processes.map(
     async ({ pid, ops }) =>
-      isAlive(pid) && (ops === undefined || (await fetch(`${ops}/readyz`)).ok),
+      isAlive(pid) &&
+      (ops === undefined ||
+        (await fetch(`${ops}/readyz`, { signal: AbortSignal.timeout(PROBE_MS) })).ok),
   );
   return processes.length >= dev.processes.length && (await Promise.all(checks)).every(Boolean);
 }

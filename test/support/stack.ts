@@ -22,6 +22,7 @@ const OUTPUT = 'output.log';
 const START_MS = 150_000;
 const STOP_MS = 60_000;
 const RESTART_MS = 150_000;
+const PROBE_MS = 5_000;
 
 /** A whole stack, started as a user starts it, with a home folder and ports of its own. */
 export interface Stack {
@@ -160,7 +161,9 @@ function processesOf(pollDevFile: () => Dev | undefined) {
       const restarted = async () => {
         const { pid, ops } = findProcess(pollDevFile(), service, index);
         if (pid === oldPid || !isAlive(pid)) return false;
-        return (ops === undefined || (await fetch(`${ops}/readyz`)).ok) && pid;
+        if (ops === undefined) return pid;
+        const signal = AbortSignal.timeout(PROBE_MS);
+        return (await fetch(`${ops}/readyz`, { signal })).ok && pid;
       };
       const what = `${service}-${index} restarted`;
       return until(restarted, { timeoutMs: RESTART_MS, everyMs: 50, what });

@@ -1,5 +1,6 @@
 import type { TestTenant } from '../api/tenants.ts';
 import type { Sent } from '../end-to-end/pushes.ts';
+import { expectWithin } from '../lag.ts';
 import { until } from '../until.ts';
 import type { DocumentedAnswer } from './answers-table.ts';
 import type { ProviderFixture } from './fixture.ts';
@@ -37,12 +38,12 @@ export async function createAppWithOneBadDevice(
   };
 }
 
-/** Waits until the provider has accepted a push for all of these addresses, each once. */
+/** Waits until the provider has accepted a push for all of these addresses, each once, which nothing may delay. */
 export async function untilAccepted(
   { sandbox }: Pick<ProviderFixture, 'sandbox'>,
   { id }: Sent,
   addresses: readonly string[],
-  timeoutMs = 30_000,
+  withinMs = 10_000,
 ): Promise<void> {
   const isWanted = new Set(addresses);
   let accepted: string[] = [];
@@ -53,6 +54,7 @@ export async function untilAccepted(
     return new Set(accepted).size === isWanted.size;
   };
   const what = `${isWanted.size} good recipients of ${id}`;
-  await until(areAccepted, { timeoutMs, everyMs: 100, what });
+  const timeoutMs = withinMs + 50_000;
+  await expectWithin(withinMs, until(areAccepted, { timeoutMs, everyMs: 100, what }));
   if (accepted.length !== isWanted.size) throw new Error(`${id} was accepted more than once`);
 }
