@@ -149,7 +149,9 @@ describe('long keys', () => {
     const reading = verifyFile(slow, LONG_MS).catch(() => (isPending = false));
     const lines = ['-----BEGIN CERTIFICATE-----', '-----BEGIN PRIVATE KEY-----', '-----BEGIN A '];
     const repeated = lines.map((line) => toCertificate(`${line}\n`.repeat(75_000 / line.length)));
-    const refused = repeated.map((file) => verifyFile(file, LONG_MS).catch(({ message }) => message));
+    const refused = repeated.map((file) =>
+      verifyFile(file, LONG_MS).catch(({ message }) => message),
+    );
     const none = expect.stringContaining('contains no certificate');
     expect(await Promise.all(refused)).toEqual([none, none, none]);
     expect(isPending).toBe(true);
