@@ -9,6 +9,7 @@ const JOB_MS = 2_000;
 // A worker with a job in progress, which `stopped-and-killed-workers-lose-no-job` starts as a process: BullMQ keeps timers.
 const [url = ''] = process.argv.slice(2);
 const print = (line: string) => process.stdout.write(`${line}\n`);
+print('up');
 const settings = { redis: { url }, onError: () => undefined };
 const processJob = async () => {
   print('begun');

@@ -58,8 +58,21 @@ test('a process that stops is unready at once and serves new connections until t
 }, 120_000);
 
 test('a process without a delay does not wait, nor does one with an unexpected error', async () => {
-  const [failing, immediate] = [await start(600), await start(0)];
+  const [delayed, failing, immediate] = [await start(5), await start(600), await start(0)];
+  const exits: string[] = [];
+  const recordExit = async (what: string, { child }: Service) => {
+    const code = await child.exited;
+    exits.push(`${what}: ${code}`);
+  };
+  const exited = [
+    recordExit('delayed', delayed),
+    recordExit('failing', failing),
+    recordExit('immediate', immediate),
+  ];
+  delayed.child.kill('SIGTERM');
   failing.child.kill('SIGUSR2');
   immediate.child.kill('SIGTERM');
-  expect(await Promise.all([failing.child.exited, immediate.child.exited])).toEqual([1, 0]);
+  await Promise.all(exited);
+  expect(exits.slice(0, 2).toSorted()).toEqual(['failing: 1', 'immediate: 0']);
+  expect(exits[2]).toBe('delayed: 0');
 }, 120_000);

@@ -5,11 +5,13 @@ import {
   type CuttingProxy,
   startCuttingProxy,
 } from '../../../test/support/cutting-proxy.ts';
+import { measureLag } from '../../../test/support/lag.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { until } from '../../../test/support/until.ts';
 import type { TestServer } from '../../presence/test/start-server.ts';
 import { migrate } from '../src/schema.ts';
+import { connectStore } from '../src/store.ts';
 import { ALL_WRITES, listCases } from './all-cases.ts';
 import type { Case } from './document-fixtures.ts';
 import { READ_CASES, UNCALLED } from './read-cases.ts';
@@ -155,6 +157,13 @@ test('every function of the store has a case here', async () => {
   await closePlace(place);
   const namesWithCases = [...Object.keys(READ_CASES), ...Object.keys(ALL_WRITES), ...UNCALLED];
   expect(namesWithCases.sort()).toEqual(functions.sort());
+});
+
+test('connecting to a server that is not there fails after two seconds', async () => {
+  const [startedAt, lag] = [performance.now(), measureLag()];
+  const connecting = connectStore({ uri: 'mongodb://127.0.0.1:1/none', appName: 'test' });
+  await expect(connecting).rejects.toThrow('ECONNREFUSED');
+  expect(performance.now() - startedAt - 3 * lag.stop()).toBeLessThan(3_000);
 });
 
 test('functions that read write nothing', async () => {

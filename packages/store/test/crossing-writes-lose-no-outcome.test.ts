@@ -15,6 +15,7 @@ import {
   deliverToInboxes,
   expire,
   insertPush,
+  LEASE_MS,
   markDeleted,
   newTokens,
   readOutcomes,
@@ -87,6 +88,20 @@ async function countDuring(call: () => Promise<unknown>): Promise<Record<string,
 }
 
 describe.each(SHAPES)('recipients %s:', (shape) => {
+  test('one of two workers that claim a batch gets it', async () => {
+    const claims = new Map<string, number>();
+    const claim: Call = async (by, { batchIds }) => {
+      for (const id of batchIds) {
+        const claimed = await by.batchTable.claim(id, 'reply', LEASE_MS);
+        if (claimed !== undefined) claims.set(id, (claims.get(id) ?? 0) + 1);
+      }
+    };
+    const countClaims = async ({ batchIds }: TestPush) =>
+      batchIds.map((id) => `claims: ${claims.get(id) ?? 0}`);
+    const seen = await crossBoth(() => insert(shape), [claim, claim], countClaims);
+    expect(seen).toEqual(['claims: 1']);
+  });
+
   test('a recipient of a push that is deleted during its delivery is delivered or deleted', async () => {
     const end: Call = async (by, push) => {
       await markDeleted(by, push);

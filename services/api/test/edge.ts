@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { createBodyReader } from '@carillon/runtime/read-body';
-import type { Clock } from '../src/http/deadlines.ts';
+import type { TickingClock } from '../src/http/deadlines.ts';
 import { createRouting, type Routing } from '../src/http/routing.ts';
 import { type RouteRegistrar, type ServerSettings, serve } from '../src/http/server.ts';
 
@@ -70,5 +70,5 @@ export function createTestClock() {
     freeze(ms: number): void {
       now += ms;
     },
-  } satisfies Clock & Record<string, unknown>;
+  } satisfies TickingClock & Record<string, unknown>;
 }

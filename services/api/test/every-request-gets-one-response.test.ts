@@ -156,7 +156,7 @@ describe('a slow request', () => {
 
   test('a part of which never arrives gets one response, and its connection ends', async () => {
     // The product's is 30 s.
-    await restart({ requestTimeoutMs: 500 });
+    await restart({ requestTimeoutMs: 5_000 });
     const { socket, text } = await openUnfinishedRequest(edge.url, '/unread', {
       ...{ contentLength: 10, sent: 9 },
     });

@@ -4,7 +4,7 @@ import { createMetrics } from '@carillon/runtime/metrics';
 import { ensureIndexes } from '@carillon/store/migrate';
 import { MongoClient } from 'mongodb';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
-import { openStore } from '../../../test/support/open-store.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { startDatabase } from '../../../test/support/own-database.ts';
 import { createConsole } from '../src/console.ts';
 import { createEngine } from '../src/engine.ts';
@@ -31,21 +31,20 @@ export async function startConsole(
   const client = await new MongoClient(uri).connect();
   await ensureIndexes(client.db());
   const store = await openStore({ uri, appName: 'test' });
-  const stops: (() => Promise<void> | void)[] = [];
+  const stops: (() => Promise<void> | void)[] = [() => store.close()];
   const settingsWithRedis = { ...SETTINGS, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
   const env = environment.parse({ ...settingsWithRedis, ...settings });
-  const engine = await createEngine(
-    {
-      log: createLogger('dashboard', 'fatal'),
-      release: (_, stop) => void stops.unshift(async () => void (await stop())),
-    },
-    env,
-    store,
-  );
-  const start = async (more: Record<string, string> = {}): Promise<string> => {
+  const log = createLogger('dashboard', 'fatal');
+  const connectEngine = (ofStore: TestStore) => {
+    const release = (_: string, stop: () => unknown) =>
+      void stops.unshift(async () => void (await stop()));
+    return createEngine({ log, release }, env, ofStore);
+  };
+  const engine = await connectEngine(store);
+  const start = async (more: Record<string, string>, own = { store, engine }): Promise<string> => {
     const env = environment.parse({ ...settingsWithRedis, ...more });
-    const context = { log: createLogger('dashboard', 'fatal'), metrics: createMetrics() };
-    const { port, stop } = await createConsole(context, env, { store, engine, pagesFolder });
+    const context = { log, metrics: createMetrics() };
+    const { port, stop } = await createConsole(context, env, { ...own, pagesFolder });
     stops.unshift(stop);
     return `http://127.0.0.1:${port}`;
   };
@@ -56,10 +55,13 @@ export async function startConsole(
     engine,
     env,
     /** Starts the console of a further process on the same database. */
-    startAnother: start,
+    async startAnother(more: Record<string, string> = {}): Promise<string> {
+      const own = await openStore({ uri, appName: 'test' });
+      stops.unshift(() => own.close());
+      return start(more, { store: own, engine: await connectEngine(own) });
+    },
     async stop(): Promise<void> {
       for (const stop of stops) await stop();
-      await store.close();
       await client.close();
       await database.stop();
       await redis.stop();

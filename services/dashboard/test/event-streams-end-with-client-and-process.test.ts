@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { createConnection, type Socket } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
 import { setImmediate } from 'node:timers/promises';
@@ -22,7 +23,10 @@ const open = new Set<(event: string, data: unknown) => void>();
 const eventStreams = createEventStreams();
 
 let started: ConsoleUnderTest;
-let server: { port: number; stop: () => Promise<void> };
+type Server = Awaited<ReturnType<typeof serveConsole>>;
+let server: Server;
+/** Starts a further server with the same routes. */
+let serve: (timeouts?: typeof REQUEST_TIMEOUTS) => Promise<Server>;
 let cookie: string;
 
 beforeAll(async () => {
@@ -47,9 +51,10 @@ beforeAll(async () => {
     ...{ input: z.object({}), handle: async () => ({}) },
   };
   const api = createApiRouter([login], [events], needs);
-  const timeouts = { headersTimeout: 200, requestTimeout: 400, connectionsCheckingInterval: 50 };
-  const parts = { address, api, pages: createPages('/nonexistent'), proxyHops: 0, timeouts };
-  server = await serveConsole({ host: '127.0.0.1', port: 0 }, parts);
+  const parts = { address, api, pages: createPages('/nonexistent'), proxyHops: 0 };
+  serve = (timeouts) =>
+    serveConsole({ host: '127.0.0.1', port: 0 }, { ...parts, ...(timeouts && { timeouts }) });
+  server = await serve();
   const operator = await store.operators.create({ name: 'Ann', role: 'viewer', accounts: [] });
   const token = newToken();
   await store.sessions.create(digestToken(token), operator ?? '');
@@ -57,9 +62,11 @@ beforeAll(async () => {
 });
 afterAll(() => started.stop());
 
-function connect(signal?: AbortSignal): Promise<Response> {
-  const url = `http://127.0.0.1:${server.port}/api/events`;
-  return fetch(url, { headers: { cookie }, ...(signal && { signal }) });
+function connect(signal?: AbortSignal, { port } = server): Promise<Response> {
+  const url = `http://127.0.0.1:${port}/api/events`;
+  // The name of the cookie has the port.
+  const headers = { cookie: cookie.replace(`${server.port}`, `${port}`) };
+  return fetch(url, { headers, ...(signal && { signal }) });
 }
 
 /** Reads a stream until its text matches, or to its end. */
@@ -95,23 +102,37 @@ test('a client that disconnects releases its stream', async () => {
 });
 
 /** Sends a text that is no complete request. */
-function write(text: string): Socket {
-  const socket = createConnection(server.port, '127.0.0.1');
+function write(text: string, { port } = server): Socket {
+  const socket = createConnection(port, '127.0.0.1');
   socket.on('error', () => undefined).write(text);
   return socket;
 }
 
-test('a request that is never complete ends, and no stream', async () => {
+test('a request has 10 s for its headers and 30 s in all', async () => {
   // As it is documented for the console.
-  expect(REQUEST_TIMEOUTS).toMatchObject({ headersTimeout: 10_000, requestTimeout: 30_000 });
-  const response = await connect();
+  const [headersTimeout, requestTimeout] = [10_000, 30_000];
+  const documented = { headersTimeout, requestTimeout, connectionsCheckingInterval: 1_000 };
+  expect(REQUEST_TIMEOUTS).toEqual(documented);
+  const servers: unknown[] = [];
+  const record = (message: unknown) => void servers.push((message as { server: unknown }).server);
+  subscribe('http.server.request.start', record);
+  await (await fetch(`http://127.0.0.1:${server.port}/`)).text();
+  unsubscribe('http.server.request.start', record);
+  expect(servers).toEqual([expect.objectContaining({ headersTimeout, requestTimeout })]);
+});
+
+test('a request that is never complete ends, and no stream', async () => {
+  const timeouts = { headersTimeout: 200, requestTimeout: 400, connectionsCheckingInterval: 50 };
+  const impatient = await serve(timeouts);
+  const response = await connect(undefined, impatient);
   const head = 'POST /api/login HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n';
   const body = 'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{';
-  const responses = [write(head), write(head + body)].map((socket) => readText(socket));
+  const responses = [head, head + body].map((text) => readText(write(text, impatient)));
   for (const text of await Promise.all(responses)) expect(text).toMatch(/^HTTP\/1\.1 408 /);
   for (const send of open) send('overview', {});
   expect(await readUntil(response, /data:.*\n\n/)).toContain('event: overview');
   await until(() => open.size === 0, { what: 'the stream has ended' });
+  await impatient.stop();
 });
 
 test('a client that does not read is disconnected before much data waits for it', async () => {

@@ -15,6 +15,7 @@ import {
 const NEXT = 'seven green boats at sea';
 const COMMON = 'Password1234!';
 const REFUSED = { status: 400, body: { code: 'INVALID_PARAM' } };
+const DISABLED = { disabled: true };
 const VIEWER = { role: 'viewer', accounts: 'all' };
 
 let started: ConsoleUnderTest;
@@ -268,6 +269,29 @@ describe('open links', () => {
       expect(await statusOf(second)).toBe(404);
     }
   });
+
+  test.each([
+    ['revoked', (_: string, link: string) => owner.delete(`/api/operators/links/${link}`), 404],
+    ['ended with their maker', (id: string) => owner.put(`/api/operators/${id}`, DISABLED), 200],
+  ])(
+    'that are %s once one is used, before its operator is created: the response says whether it was',
+    async (_, end, expected) => {
+      const maker = await newOwner();
+      const { link, id } = (await maker.post('/api/operators/invite', VIEWER)).body;
+      const { invites } = started.store;
+      const original = invites.redeem;
+      const endings: number[] = [];
+      invites.redeem = async (digest) => {
+        invites.redeem = original;
+        const redeemed = await original(digest);
+        endings.push((await end(maker.id, id)).status);
+        return redeemed;
+      };
+      const { status, name } = await redeem(tokenOf(link));
+      expect([endings, await exists(name)]).toEqual([[expected], status === 200]);
+      expect(await statusOf(tokenOf(link))).toBe(404);
+    },
+  );
 
   test('stay revoked when the use of one fails, whose name another operator has', async () => {
     const { invites } = started.store;

@@ -50,8 +50,10 @@ const attempts: Record<ProviderChannelName, (documented: DocumentedAnswer) => At
 };
 
 /** Describes an attempt in the words of the table. */
-function describeAttempt(attempt: Attempt): Pick<DocumentedAnswer, 'concerns' | 'effect'> {
+function describeAttempt(attempt: Attempt) {
   switch (attempt.kind) {
+    case 'gone':
+      return { concerns: 'recipient', effect: 'gone', flag: attempt.flag };
     case 'rejected':
       return { concerns: 'recipient', effect: attempt.reason };
     case 'retry': {
@@ -70,24 +72,30 @@ const table = readAnswersTable();
 describe.each(['apns', 'fcm', 'web-push'] as const)('%s', (name) => {
   const provider = useProvider(CHANNELS[name].connect);
   const answers = table.filter(({ channel }) => channel === name);
+  const flag = name === 'web-push' ? 'unsubscribed' : 'uninstalled';
+  const meaningOf = ({ concerns, effect }: DocumentedAnswer) => ({
+    ...{ concerns, effect },
+    ...(effect === 'gone' && { flag }),
+  });
 
   test.each(answers)('$answer: $effect', (documented) => {
-    const { concerns, effect } = documented;
-    expect(describeAttempt(attempts[name](documented))).toEqual({ concerns, effect });
+    expect(describeAttempt(attempts[name](documented))).toEqual(meaningOf(documented));
   });
 
   test.each(answers.filter(({ http }) => http !== undefined))(
     '$answer as a response of the provider: $effect',
-    async ({ answer, concerns, effect, http }) => {
+    async (documented) => {
+      const { answer, http } = documented;
       const address = await CHANNELS[name].createAddress(provider.sandbox, 'device');
       await provider.sandbox.scriptPermanently(name, address.address, { ...http });
       const [attempt] = await sendTo(provider.client, [address]);
-      expect(describeAttempt(attempt as Attempt)).toEqual({ concerns, effect });
+      expect(describeAttempt(attempt as Attempt)).toEqual(meaningOf(documented));
       // A refused access token of Google is renewed, and its request sent again.
       const isSentAgain = name === 'fcm' && /^401 (UNAUTH|without)/.test(answer);
       const requests = await provider.sandbox.receivedOver(name, address.address);
       expect(requests).toHaveLength(isSentAgain ? 2 : 1);
-      if (attempt?.kind !== 'sent') expect(attempt).toMatchObject({ detail: expect.any(String) });
+      const detail = expect.stringMatching(`^${http?.status} ?`);
+      if (attempt?.kind !== 'sent') expect(attempt).toMatchObject({ detail });
     },
   );
 

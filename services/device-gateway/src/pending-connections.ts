@@ -70,8 +70,9 @@ export function createPendingConnections(
   }
 
   function closeOverdue(): void {
+    const time = now();
     for (const pending of byStage.all()) {
-      if (pending.forceCloseAt < now()) pending.transport.destroy();
+      if (pending.forceCloseAt < time) pending.transport.destroy();
       // A connection that closes before MQTT starts is detected only here.
       if (pending.transport.destroyed) remove(pending);
     }

@@ -92,10 +92,8 @@ describe('devices that share an address with a client', () => {
     await until(() => tookMs.length > 30);
     expect(tookMs[30]).toBeGreaterThan(1_000);
     await expectValidDevicesConnect(5);
-    for (const socket of sockets) socket.destroy();
     const responses = new Set((await Promise.all(attempts)).map(String));
-    // Those that were not rejected yet have been closed.
-    expect(responses).toEqual(new Set([`${BAD_CREDENTIALS}`, '']));
+    expect(responses).toEqual(new Set([`${BAD_CREDENTIALS}`]));
   });
 
   test('that opens connections without CONNECT connect, and its oldest connections are evicted', async () => {
@@ -174,6 +172,8 @@ describe('with a clock', () => {
     expect(await connectImported()).toEqual({
       ...{ isAuthenticated: false, code: 3, isAuthFailure: true },
     });
+    const signed = connectPacket(await bench.newToken());
+    expect(await authenticate(context, signed, ADDRESS)).toMatchObject({ isAuthenticated: true });
     expect(await connectImported(OTHER)).toMatchObject({ isAuthenticated: true });
     now += 100;
     expect(await connectImported()).toMatchObject({ isAuthenticated: true });
@@ -200,6 +200,27 @@ describe('with a clock', () => {
     expect([evicted, ...destroyed]).toEqual([2, true, false, true]);
     pending.stop();
   });
+});
+
+test('a delayed rejection is sent after its delay, and none of a connection that is removed', async () => {
+  const pending = createPendingConnections(3, () => undefined);
+  const startedAt = performance.now();
+  const sent: [string, number][] = [];
+  const reject = (what: string, delayMs: number) => {
+    const one = pending.add(new Socket(), ADDRESS);
+    if (one === undefined) throw new Error('not added');
+    pending.reject(one, delayMs, () => void sent.push([what, performance.now() - startedAt]));
+    return one;
+  };
+  reject('late', 200);
+  pending.remove(reject('removed', 100));
+  reject('at once', 0);
+  expect(sent.map(([what]) => what)).toEqual(['at once']);
+  await until(() => sent.length > 1);
+  expect(sent.map(([what]) => what)).toEqual(['at once', 'late']);
+  // Node's timers round down.
+  expect(sent[1]?.[1]).toBeGreaterThan(198);
+  pending.stop();
 });
 
 test('without limits by address no credentials wait, and no lookup, connect or connection is refused', () => {

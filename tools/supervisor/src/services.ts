@@ -110,7 +110,7 @@ export function buildSettings(
           WEB_PUSH_HOSTS: buildWebPushHosts(config),
           WEB_PUSH_CA_FILE: dataDir.resolvePath('sandbox/ca.pem'),
         }
-      : pickVariables(process.env, ['WEB_PUSH_HOSTS'])),
+      : pickVariables(process.env, ['WEB_PUSH_HOSTS', 'WEB_PUSH_CA_FILE'])),
     ADDRESS_LIMITS: config.addressLimits,
     RETENTION_SECONDS: String(config.retentionSeconds),
     ...MALLOC_SETTINGS,

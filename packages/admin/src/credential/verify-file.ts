@@ -16,7 +16,7 @@ export type VerifyResult =
   | { refusal: { message: string; fields: readonly AdminField[] } };
 
 /** Maximum duration of the check of a file. */
-const VERIFY_TIMEOUT_MS = 10_000;
+export const VERIFY_TIMEOUT_MS = 10_000;
 /** Maximum memory for the objects of a thread, in MB. A file of 75 KB takes a few. */
 const THREAD_MEMORY_MB = 128;
 

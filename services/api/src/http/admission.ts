@@ -1,5 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
-import { type Clock, createDeadlines, PROCESS_CLOCK } from './deadlines.ts';
+import { PROCESS_CLOCK } from '@carillon/runtime/clock';
+import { createDeadlines, type TickingClock } from './deadlines.ts';
 import { createWaitingRequests } from './waiting-requests.ts';
 
 /** Duration after which a request is slow: with the rest of its way it may miss its response timeout. */
@@ -43,7 +44,7 @@ interface AdmittedRequest {
  */
 export function createAdmission(
   onSlowRequest: () => void = () => undefined,
-  clock: Clock = PROCESS_CLOCK,
+  clock: TickingClock = PROCESS_CLOCK,
 ) {
   const startDeadline = createDeadlines<AdmittedRequest>((request) => {
     request.isSlow = true;

@@ -1,3 +1,5 @@
+import { type Clock, PROCESS_CLOCK } from '@carillon/runtime/clock';
+
 /** Interval between two checks of the deadlines. */
 const TICK_MS = 100;
 /** Maximum gap between two ticks of a process that was not frozen. A busy machine delays ticks by less. */
@@ -5,21 +7,8 @@ const STALL_THRESHOLD_MS = 500;
 /** Time of a freeze that counts towards deadlines. */
 const MAX_COUNTED_STALL_MS = 200;
 
-/** Clock and ticks of a process; a test has its own. */
-export interface Clock {
-  /** Returns milliseconds of a monotonic clock. */
-  now(): number;
-  /** Calls `tick` every `ms` milliseconds, and returns a function that stops it. */
-  every(ms: number, tick: () => void): () => void;
-}
-
-export const PROCESS_CLOCK: Clock = {
-  now: () => performance.now(),
-  every(ms, tick) {
-    const timer = setInterval(tick, ms).unref();
-    return () => clearInterval(timer);
-  },
-};
+/** Clock of the deadlines. */
+export type TickingClock = Pick<Clock, 'now' | 'every'>;
 
 /** Deadline of one request. */
 export interface Deadline {
@@ -40,7 +29,10 @@ export class DeadlineExceededError extends Error {}
  * @param onExpired is called with the owner of each deadline that passes before its end
  * @returns a function that starts a deadline of `ms` milliseconds
  */
-export function createDeadlines<T>(onExpired: (owner: T) => void, clock: Clock = PROCESS_CLOCK) {
+export function createDeadlines<T>(
+  onExpired: (owner: T) => void,
+  clock: TickingClock = PROCESS_CLOCK,
+) {
   /** The deadlines that are not paused; `remainingMs` is that at the last tick. */
   const running = new Set<{ owner: T; remainingMs: number }>();
   let lastTickAt = 0;

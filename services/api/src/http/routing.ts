@@ -10,7 +10,12 @@ import type { AccountDocument } from '@carillon/store/documents';
 import type { Request, RequestHandler, Response } from 'express';
 import { createAdmission } from './admission.ts';
 import { type Caller, hasApiKey } from './authenticate.ts';
-import { type Clock, createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
+import {
+  createDeadlines,
+  type Deadline,
+  DeadlineExceededError,
+  type TickingClock,
+} from './deadlines.ts';
 import {
   type ResponseBody,
   type ResponseHeaders,
@@ -96,7 +101,7 @@ interface RoutingOptions {
   /** Called with every response. */
   onResponse?: (() => void) | undefined;
   /** Clock of the time limits. */
-  clock?: Clock;
+  clock?: TickingClock;
 }
 
 /** Creates the routing of a process. */

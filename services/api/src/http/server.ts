@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError } from '@carillon/core/api-error';
+import { PROCESS_CLOCK } from '@carillon/runtime/clock';
 import type { ListenAddress } from '@carillon/runtime/env';
 import { limitLinks } from '@carillon/runtime/link-limits';
 import { http } from '@carillon/runtime/node-http';
@@ -13,7 +14,7 @@ import express, {
   type Response,
   type Router,
 } from 'express';
-import { type Clock, PROCESS_CLOCK } from './deadlines.ts';
+import type { TickingClock } from './deadlines.ts';
 import { closeAfterResponse, handleParserErrors, sendRawError } from './parser-errors.ts';
 import { sendError, toApiError } from './response.ts';
 import type { Routing } from './routing.ts';
@@ -49,7 +50,7 @@ export interface ServerSettings {
   /** Time for which an idle connection stays open; 65 s by default. */
   keepAliveMs?: number;
   /** Clock of the time that idle connections have during shutdown. */
-  clock?: Clock;
+  clock?: TickingClock;
 }
 
 /**
@@ -185,7 +186,7 @@ function trackLastResponses(server: Server): Map<Duplex, ServerResponse> {
 async function stopGracefully(
   server: Server,
   lastResponses: ReadonlyMap<Duplex, ServerResponse>,
-  clock: Clock,
+  clock: TickingClock,
 ): Promise<void> {
   const closed = once(server, 'close');
   for (const response of lastResponses.values()) closeAfterResponse(response);
@@ -201,7 +202,7 @@ async function stopGracefully(
  * Closes the idle connections once the process has run for IDLE_MS without a freeze: what clients wrote before and
  * during a freeze arrives after it. Returns a function that stops the checks.
  */
-function closeIdleConnections(server: Server, clock: Clock): () => void {
+function closeIdleConnections(server: Server, clock: TickingClock): () => void {
   const startedAt = clock.now();
   let undisturbedSince = startedAt;
   let checkedAt = startedAt;

@@ -1,4 +1,4 @@
-import { type Clock, createDeadlines } from './deadlines.ts';
+import { createDeadlines, type TickingClock } from './deadlines.ts';
 
 /** Maximum wait of a request: with the second after which a request is slow, it stays within the response timeout. */
 const MAX_WAIT_MS = 1_500;
@@ -12,7 +12,7 @@ interface WaitingRequest {
 }
 
 /** Creates the queues of the requests that wait until fewer are in progress, one for each account. */
-export function createWaitingRequests(clock?: Clock) {
+export function createWaitingRequests(clock?: TickingClock) {
   const queues = new Map<string, Set<WaitingRequest>>();
   const startDeadline = createDeadlines<WaitingRequest>((request) => end(request, false), clock);
 

@@ -1,7 +1,8 @@
 import { toAddressGroup } from '@carillon/core/client-address';
+import { PROCESS_CLOCK } from '@carillon/runtime/clock';
 import { LRUCache } from 'lru-cache';
 import { ConsoleError } from '../http/route.ts';
-import { type Clock, createTurns, PROCESS_CLOCK } from './turns.ts';
+import { createTurns, type TurnClock } from './turns.ts';
 
 const FORGET_MS = 3_600_000;
 const MAX_ENTRIES = 10_000;
@@ -46,7 +47,7 @@ interface Client {
  * operator's name or from its address delay the right password of a new browser, by a chance among all that wait. Each
  * process counts for itself.
  */
-export function createBackOff(clock: Clock = PROCESS_CLOCK) {
+export function createBackOff(clock: TurnClock = PROCESS_CLOCK) {
   /** Counts attempts by key. The count of a wrong password comes before its check. */
   function createCounts(freeAttempts: number) {
     const byKey = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });

@@ -1,23 +1,12 @@
+import { type Clock, PROCESS_CLOCK } from '@carillon/runtime/clock';
+
 /** Maximum attempts that wait for one key; of more than that, one drawn at random is rejected. */
 const MAX_WAITING = 32;
 /** Maximum attempts that wait for all keys. */
 const MAX_WAITING_IN_ALL = 1_000;
 
-/** Clock and timers of a process; a test has its own. */
-export interface Clock {
-  /** Returns milliseconds of a monotonic clock. */
-  now(): number;
-  /** Calls `run` after `ms` milliseconds, and returns a function that prevents it. */
-  after(ms: number, run: () => void): () => void;
-}
-
-export const PROCESS_CLOCK: Clock = {
-  now: () => performance.now(),
-  after(ms, run) {
-    const timer = setTimeout(run, ms).unref();
-    return () => clearTimeout(timer);
-  },
-};
+/** Clock of the turns. */
+export type TurnClock = Pick<Clock, 'now' | 'after'>;
 
 /** A wait for a turn. */
 interface TurnRequest {
@@ -37,7 +26,7 @@ interface Waiting extends TurnRequest {
  * Creates turns by key. Of those that wait for a turn of the same key, one is drawn at random, so that each has the
  * same chance, whatever their order and number. The number of those that wait is bounded.
  */
-export function createTurns(clock: Clock = PROCESS_CLOCK, random: () => number = Math.random) {
+export function createTurns(clock: TurnClock = PROCESS_CLOCK, random: () => number = Math.random) {
   const queues = new Map<string, Waiting[]>();
   let waitingInAll = 0;
 
