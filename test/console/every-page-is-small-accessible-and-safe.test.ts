@@ -39,7 +39,7 @@ beforeAll(async () => {
   const filled = await fixture.fill();
   ({ ids } = filled);
   ({ account } = filled.tenant);
-}, 120_000);
+});
 afterAll(() => fixture?.close());
 
 const addressOf = (path: string) => `${fixture.origin}${fillPath(path, ids)}`;

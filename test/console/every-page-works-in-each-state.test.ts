@@ -62,7 +62,7 @@ let ids: PageIds;
 beforeAll(async () => {
   fixture = await openConsole();
   origin = fixture.origin;
-}, 120_000);
+});
 afterAll(() => fixture?.close());
 
 function textOf(path: string, state: 'empty' | 'full'): string {

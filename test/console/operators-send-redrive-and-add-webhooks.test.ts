@@ -37,7 +37,7 @@ let device: MqttDevice | undefined;
 beforeAll(async () => {
   fixture = await openConsole();
   ({ stack, origin, owner: page } = fixture);
-}, 120_000);
+});
 afterAll(async () => {
   await device?.disconnect();
   await fixture?.close();

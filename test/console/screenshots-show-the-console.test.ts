@@ -32,7 +32,7 @@ beforeAll(async () => {
   const filled = await fixture.fill();
   for (let n = 0; n < DELIVERED_PUSHES; n += 1) await send(filled.tenant, [filled.ids.token]);
   ids = { ...filled.ids, push: await sendToEachChannel(filled) };
-}, 180_000);
+});
 afterAll(() => fixture?.close());
 
 /** Makes up the figures of the last minutes, in the form in which the services write them. */

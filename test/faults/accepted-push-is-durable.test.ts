@@ -19,7 +19,7 @@ const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to respond again' }
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture(POOL_SIZE);
-}, 180_000);
+});
 afterAll(() => fixture?.close());
 
 test('with mongod killed in the middle of accepting, every push that got its 200 is whole', async () => {
@@ -35,7 +35,7 @@ test('with mongod killed in the middle of accepting, every push that got its 200
   await until(isApiResponding, JOURNAL_REPLAYED);
   for (const attempt of attempts) await expectArrivedIfAccepted(attempt);
   await expectCompleteOrAbsent(id, await big);
-}, 150_000);
+});
 
 test('pushes that got their 200 right before mongod is killed are there after the restart', async () => {
   const { stack, pool } = fixture;
@@ -46,7 +46,7 @@ test('pushes that got their 200 right before mongod is killed are there after th
   await stack.waitForRestart('mongodb', old);
   await until(isApiResponding, JOURNAL_REPLAYED);
   for (const attempt of attempts) await expectArrivedIfAccepted(attempt);
-}, 150_000);
+});
 
 async function isApiResponding(): Promise<boolean> {
   return (await fixture.stack.api('GET', '/topics')).status === 200;

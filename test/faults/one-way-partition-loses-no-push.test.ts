@@ -34,7 +34,7 @@ beforeAll(async () => {
   devices = await Promise.all(Array.from({ length: DEVICES }, () => newMqttDevice(set.dev)));
   await Promise.all(devices.map((device) => device.connect()));
   connections = keepConnected(devices);
-}, 120_000);
+});
 afterAll(async () => {
   await connections?.stop();
   await set?.stop();

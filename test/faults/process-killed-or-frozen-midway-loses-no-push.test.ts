@@ -35,7 +35,7 @@ let fixture: Fixture;
 let holders: MqttDevice[] = [];
 beforeAll(async () => {
   fixture = await openFixture(POOL_SIZE);
-}, 180_000);
+});
 afterEach(() => releaseReceipts());
 afterAll(() => fixture?.close());
 

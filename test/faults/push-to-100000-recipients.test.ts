@@ -18,7 +18,7 @@ const MEMORY_MB = 300;
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture({ registered: REGISTERED, real: REAL });
-}, 180_000);
+});
 afterAll(() => fixture?.close());
 
 async function expectReached(push: SentPush, plan: string): Promise<void> {

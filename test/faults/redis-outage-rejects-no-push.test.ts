@@ -40,7 +40,7 @@ beforeAll(async () => {
   await server.start();
   proxy = await startTcpProxy(server.port);
   fixture = await openFixture(POOL_SIZE, { env: { REDIS_URL: `redis://127.0.0.1:${proxy.port}` } });
-}, 180_000);
+});
 afterAll(async () => {
   await fixture?.close();
   await proxy?.stop();

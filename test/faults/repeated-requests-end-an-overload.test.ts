@@ -17,7 +17,7 @@ let fixture: StackBehindProxy;
 const statuses = new Map<number, number>();
 beforeAll(async () => {
   fixture = await startStackBehindProxy();
-}, 120_000);
+});
 afterAll(() => fixture?.stop());
 
 /** Repeats a request with its key until it is accepted, without the wait that the API requests. Returns the push's id. */

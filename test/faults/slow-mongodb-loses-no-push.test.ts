@@ -47,7 +47,7 @@ beforeAll(async () => {
   pool = await createDevicePool(fixture.stack, mongo, { registered: 10, real: 10 });
   offline = await newMqttDevice(fixture.stack.dev);
   iphone = await registerIphone(fixture.stack.dev);
-}, 120_000);
+});
 afterAll(async () => {
   await Promise.all((pool?.devices ?? []).map((device) => device.disconnect()));
   await mongo?.close();
@@ -109,7 +109,7 @@ test('by 500 ms a response: a device that connects gets its pushes though they k
     proxy.restore();
     await device.disconnect();
   }
-}, 180_000);
+});
 
 test('by 500 ms a response: a deleted push is not sent after a second', async () => {
   const { stack, proxy } = fixture;
@@ -132,7 +132,7 @@ test('by 500 ms a response: a deleted push is not sent after a second', async ()
   const deleted = Array.from({ length: DELETED_PUSHES });
   const late = await Promise.all(deleted.map(sendAndDelete)).finally(proxy.restore);
   expect(late.flat()).toEqual([]);
-}, 180_000);
+});
 
 test('by 500 ms a response: APNs gets each push once', async () => {
   const { stack, proxy } = fixture;
@@ -150,7 +150,7 @@ test('by 500 ms a response: APNs gets each push once', async () => {
   } finally {
     proxy.restore();
   }
-}, 180_000);
+});
 
 test('by 1 s a response: accepted pushes are delivered once it is faster', async () => {
   const { stack, proxy } = fixture;
@@ -159,7 +159,7 @@ test('by 1 s a response: accepted pushes are delivered once it is faster', async
     load.untilAccepted(PUSHES.heldBack),
   ).finally(proxy.restore);
   await expectWholeOrAbsent('MongoDB slower by 1 s', { stack, mongo, pool }, sent);
-}, 180_000);
+});
 
 function countInboxRows({ db }: TestMongo, { token }: { token: string }): Promise<number> {
   return db.collection<InboxDocument>('inbox').countDocuments({ _id: inboxRange(token) });

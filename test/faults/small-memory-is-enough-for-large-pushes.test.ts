@@ -26,7 +26,7 @@ let set: ServiceSet;
 let devices: MqttDevice[] = [];
 beforeAll(async () => {
   set = await openServiceSet((name) => (SMALL.includes(name) ? { NODE_OPTIONS } : {}));
-}, 180_000);
+});
 afterAll(async () => {
   await Promise.all(devices.map((device) => device.disconnect()));
   await set?.stop();

@@ -34,7 +34,7 @@ beforeAll(async () => {
   mongo = await openMongo(stack.dev);
   redis = await openRedis(stack.dev);
   tenants = [await startTenant(), await startTenant()];
-}, 120_000);
+});
 afterAll(async () => {
   await Promise.all(tenants?.map(({ webhook }) => webhook.stop()) ?? []);
   redis?.disconnect();

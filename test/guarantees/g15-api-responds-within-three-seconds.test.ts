@@ -36,7 +36,7 @@ beforeAll(async () => {
   const topic = 'some';
   await stack.api('POST', '/topics/subscribe', { token: device.token, topics: [topic] });
   targets = { device, tokens, push: (await sendPush(stack, device.token)).id, topic };
-}, 120_000);
+});
 afterAll(async () => {
   await mongo?.close();
   await fixture?.stop();

@@ -33,7 +33,7 @@ beforeAll(async () => {
   stack = await startStackWithoutLimits({ dashboards: 1, env });
   device = await newMqttDevice(stack.dev);
   await device.connect();
-}, 120_000);
+});
 afterEach(() => {
   redis.thaw();
   process.kill(mongod.pid, 'SIGCONT');

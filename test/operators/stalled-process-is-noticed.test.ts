@@ -81,7 +81,7 @@ test('a scheduler whose claims get no response turns unready, and another one ru
   expect((await healthy.probe('/readyz')).status).toBe(200);
   expect(await readState(healthy.ops, 'ticks')).toBe('ok');
   unmute();
-}, 180_000);
+});
 
 /** Adds jobs until it is stopped: a worker takes each within milliseconds, as their pushes don't exist. */
 function keepAddingJobs(): () => Promise<void> {

@@ -35,7 +35,7 @@ beforeAll(async () => {
   mongo = await openMongo(fixture.stack.dev);
   tenant = await fixture.tenant();
   iphone = await connectIphone();
-}, 120_000);
+});
 afterEach(async () => {
   expect(await mongo.db.collection('inbox').countDocuments({ _id: startsWith(iphone) })).toBe(0);
 });
@@ -231,7 +231,7 @@ test('a healthy push costs no more writes than one to an app without connections
     connected += (await untilDelivered(() => send(tenant, iphone.token))).documents;
   expect(without.documents / PUSHES).toBeLessThanOrEqual(WRITES_PER_PUSH);
   expect(connected / PUSHES).toBeLessThanOrEqual(WRITES_PER_PUSH);
-}, 60_000);
+});
 
 test('while Redis does not respond the request to APNs is sent all the same', async () => {
   const heldReply = proxy.holdNext('\r\nmget\r\n');

@@ -72,7 +72,7 @@ beforeAll(async () => {
     await fixture.sandbox.scriptPermanently('apns', address, { as: 'BadDeviceToken' });
   for (const address of iphones.addresses.slice(BAD, BAD + UNREGISTERED))
     await fixture.sandbox.scriptPermanently('apns', address, { as: 'Unregistered' });
-}, 180_000);
+});
 afterAll(async () => {
   await Promise.all(pool?.devices.map((device) => device.disconnect()) ?? []);
   await mongo?.close();
@@ -245,4 +245,4 @@ test('pushes that were removed are unknown', async () => {
       const { json } = await tenant.api<{ code: string }>('GET', `/pushes/${id}/${path}`);
       expect(json.code).toBe('INVALID_PUSH_ID');
     }
-}, 60_000);
+});

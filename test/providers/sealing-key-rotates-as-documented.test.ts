@@ -40,7 +40,7 @@ beforeAll(async () => {
     await registerAndroid(dev),
     await registerSimulatedBrowser(dev, pushService, await publicKey()),
   ];
-}, 90_000);
+});
 afterAll(async () => {
   await pushService?.stop();
   await testHome?.remove();

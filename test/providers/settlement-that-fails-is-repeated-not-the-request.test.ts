@@ -33,7 +33,7 @@ beforeAll(async () => {
   mongo = await openMongo(fixture.stack.dev);
   const port = Number(new URL(fixture.stack.dev.mongodb).port);
   [cutting, proxy] = [await startCuttingProxy(port), await startTcpProxy(port)];
-}, 120_000);
+});
 beforeEach(() => fixture.sandbox.setFaults('apns', SLOW_RESPONSES));
 afterEach(async () => {
   await worker?.stop();
@@ -92,7 +92,7 @@ test('while MongoDB is unavailable for a moment, a worker keeps the responses of
   await until(haveFailed, { timeoutMs: 60_000, what: 'a failed settlement of each push' });
   proxy.restore();
   await expectSentOnce(pushes);
-}, 120_000);
+});
 
 test('a worker that ran too late to renew its leases keeps its claims, and delivers the batches', async () => {
   await fixture.sandbox.reset();
@@ -114,4 +114,4 @@ test('a worker that ran too late to renew its leases keeps its claims, and deliv
     expect(await Promise.all(sent.map(untilSettled))).toEqual(Array(PUSHES).fill(1));
   }
   expect((await fixture.sandbox.counts()).duplicates).toBe(0);
-}, 180_000);
+});

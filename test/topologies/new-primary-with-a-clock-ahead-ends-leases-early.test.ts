@@ -27,7 +27,7 @@ beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 2, env });
   tenant = await fixture.tenant();
   mongo = await openMongo(fixture.stack.dev);
-}, 180_000);
+});
 afterAll(async () => {
   await mongo?.close();
   await fixture?.close();

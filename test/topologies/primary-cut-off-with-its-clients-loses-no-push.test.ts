@@ -123,7 +123,7 @@ test('carillon doctor lists the members, and names one that is unreachable', asy
   });
   await replicaSet.startAll();
   await until(async () => (await askDoctor()).includes('all up'), SETTLED);
-}, 120_000);
+});
 
 test.each<[string, readonly Service[]]>([
   ['all services', SERVICES],

@@ -36,7 +36,7 @@ beforeAll(async () => {
   const env = { MONGODB_URI: replicaSet.uri };
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { env });
   await removeRateLimit(fixture.stack);
-}, 180_000);
+});
 afterAll(async () => {
   await fixture?.close();
   await replicaSet?.remove();

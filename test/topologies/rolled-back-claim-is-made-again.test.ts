@@ -26,7 +26,7 @@ beforeAll(async () => {
   mongo = await openMongo({ mongodb: replicaSet.uri });
   await migrate(mongo.db);
   store = await openStore({ uri: replicaSet.uri, appName: 'test' });
-}, 120_000);
+});
 afterAll(async () => {
   await store?.close();
   await mongo?.close();

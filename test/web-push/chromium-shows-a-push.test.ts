@@ -35,7 +35,7 @@ beforeAll(async () => {
   );
   browser = await openChromiumWithPush(google.useCertificate(pair));
   page = await openDemoPage(browser, stack.dev);
-}, 120_000);
+});
 afterAll(async () => {
   await browser?.close();
   await stack?.stop();

@@ -13,7 +13,7 @@ beforeAll(async () => {
   stack = await startStack();
   browser = await openFirefox(stack.dev.sandbox ?? '');
   page = await openDemoPage(browser, stack.dev);
-}, 120_000);
+});
 afterAll(async () => {
   await browser?.close();
   await stack?.stop();

@@ -17,7 +17,7 @@ let browser: Browser;
 beforeAll(async () => {
   stack = await useSharedStack();
   browser = await openChromiumWithPush();
-}, 120_000);
+});
 afterAll(() => browser?.close());
 
 const PAGES = {

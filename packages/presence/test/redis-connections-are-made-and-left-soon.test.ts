@@ -112,7 +112,7 @@ describe('of a server that does not respond', () => {
     await until(areReady);
     const error = "Socket timeout. Expecting data, but didn't receive any in 5000ms.";
     expect(connections.map(({ errors }) => errors)).toEqual([[error], [error]]);
-  }, 60_000);
+  });
 });
 
 test('a Redis that runs no scripts is found at the start', async () => {

@@ -49,7 +49,7 @@ test('a process that ignores SIGTERM is ended with an interrupted run', async ()
   const pid = await pidFrom(script);
   await testRun.stop();
   expect(isAlive(pid)).toBe(false);
-}, 20_000);
+});
 
 test('a process that hides its environment is ended as a child', async () => {
   const shell = startShell('exec env -i sleep 600', testRun.env);
