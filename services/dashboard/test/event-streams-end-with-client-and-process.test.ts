@@ -82,7 +82,8 @@ async function readUntil(response: Response, pattern: RegExp): Promise<string> {
 
 test('a stream needs a session, and sends events as JSON', async () => {
   const { port } = server;
-  expect((await fetch(`http://127.0.0.1:${port}/api/events`)).status).toBe(401);
+  const refused = await fetch(`http://127.0.0.1:${port}/api/events`);
+  expect([refused.status, await refused.json()]).toMatchObject([401, { code: 'UNAUTHENTICATED' }]);
   const response = await connect();
   expect(response.headers.get('content-type')).toContain('text/event-stream');
   await until(() => open.size === 1, { what: 'the stream is open' });
