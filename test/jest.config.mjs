@@ -64,6 +64,8 @@ export default {
   ]),
   reporters: ['default', `${JEST}/closing-reporter.mjs`],
   maxWorkers: 3,
+  // Jest keeps what the modules of finished files hold.
+  workerIdleMemoryLimit: '1GB',
   // A guard against hanging. A beforeAll may start a whole stack, or wait for one.
   testTimeout: 180_000,
   watchman: false,
