@@ -67,6 +67,6 @@ export default {
   // Jest keeps what the modules of finished files hold.
   workerIdleMemoryLimit: '1GB',
   // A guard against hanging. A beforeAll may start a whole stack, or wait for one.
-  testTimeout: 180_000,
+  testTimeout: 300_000,
   watchman: false,
 };

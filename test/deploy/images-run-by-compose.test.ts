@@ -148,7 +148,8 @@ test('every container is without root, capabilities, a writable root, and within
 
 test('a killed container is restarted, and devices are served again', async () => {
   for (const service of CONTAINERS) {
-    const killed = await readPid(engine, nameOf(service));
+    // 0 while it restarts, for it needs one that was killed before: a signal to 0 would end this process too.
+    const killed = await until(async () => (await readPid(engine, nameOf(service))) || undefined);
     process.kill(killed, 'SIGKILL');
     const isBack = async () => ![killed, 0].includes(await readPid(engine, nameOf(service)));
     await until(isBack, { timeoutMs: 30_000, everyMs: 250, what: `${service} is back` });

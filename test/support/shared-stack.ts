@@ -20,8 +20,8 @@ export interface SharedStack
 }
 
 /** Guards against hanging, both together less than a hook may take: for a stack that no file has, and for its processes. */
-const BORROW_MS = 120_000;
-const WHOLE_MS = 45_000;
+const BORROW_MS = 160_000;
+const WHOLE_MS = 120_000;
 const PROBE_MS = 5_000;
 
 /**
