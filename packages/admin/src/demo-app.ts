@@ -15,8 +15,8 @@ export interface DemoApp {
 
 /**
  * Ensures that a demo app exists: `existing`, if the database has it, otherwise a new app of a new account. With the
- * sandbox's credentials, if there is one, every channel of the app works without a provider account. An existing app gets
- * them when it has no credential for APNs and none for FCM: it was created while there was no sandbox.
+ * sandbox's credentials, if there is one, every channel of the new app works without a provider account. An existing app
+ * stays as it is: an operator may have removed them, and `carillon credential sandbox` saves them again.
  *
  * @param secrets as for `createApp`
  * @param options.sandbox base URL of the sandbox's control API
@@ -28,9 +28,6 @@ export async function ensureDemoApp(
   { existing, sandbox }: { existing: string | undefined; sandbox: string | undefined },
 ): Promise<DemoApp> {
   if (existing !== undefined && (await store.apps.find(existing)) !== undefined) {
-    if (sandbox !== undefined && !(await hasSandboxChannel(store, existing))) {
-      await saveSandboxCredentials(store, secrets.sealingKeys, existing, sandbox);
-    }
     return { app: existing };
   }
   const { id: account } = await createAccount(store, NAME, 'pro');
@@ -39,9 +36,4 @@ export async function ensureDemoApp(
     await saveSandboxCredentials(store, secrets.sealingKeys, app, sandbox);
   }
   return { app, account, apiKey };
-}
-
-async function hasSandboxChannel(store: Pick<Store, 'credentials'>, app: string): Promise<boolean> {
-  const credentials = await store.credentials.list(app);
-  return credentials.some(({ channel }) => channel === 'apns' || channel === 'fcm');
 }
