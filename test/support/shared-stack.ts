@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createTestTenant } from './api/tenants.ts';
 import { openProvidersOf, type ProviderFixture } from './providers/fixture.ts';
 import { readDev } from './stack/dev-file.ts';
-import { LENT, type LentKind } from './stack/lent.ts';
+import { LENT, type LentKind, SPOILT } from './stack/lent.ts';
 import { isAlive } from './stack/processes.ts';
 import { openStack, type Stack, startStack } from './stack.ts';
 import { until } from './until.ts';
@@ -92,9 +92,8 @@ async function restartApis(stack: Pick<Stack, 'kill' | 'waitForRestart'>): Promi
   await Promise.all(restarts);
 }
 
-/** Folders in a stack's folder: a file has it; no further file may have it. */
+/** Folder in a stack's folder: a file has it. */
 const TAKEN = 'taken';
-const SPOILT = 'spoilt';
 const NONE_LEFT = 'none';
 
 /** Takes a stack that no file has. @returns undefined while all are taken */

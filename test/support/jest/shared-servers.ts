@@ -1,6 +1,8 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { createDataFolder } from '../data-folder.ts';
 import { readDev } from '../stack/dev-file.ts';
-import { LENT, type LentKind } from '../stack/lent.ts';
+import { LENT, type LentKind, SPOILT } from '../stack/lent.ts';
 import { type Stack, startStack } from '../stack.ts';
 
 /** What stops the servers that the test files of this run share. */
@@ -21,9 +23,10 @@ export async function lend(kind: LentKind): Promise<void> {
     // A file that needs it says so.
     started.catch(() => undefined);
     stops.push(async (hasFailed) => {
-      // A stack's folder is kept by this count, here of all files.
-      globalThis.failures = hasFailed ? 1 : 0;
       const stack = await started;
+      const isSpoilt = kind === 'calm' || existsSync(join(folder, SPOILT));
+      // A stack's folder is kept by this count. It is in memory, so only one that may tell something is.
+      globalThis.failures = hasFailed && isSpoilt ? 1 : 0;
       const ended = kind === 'calm' ? endedProcesses(stack) : [];
       await stack.stop();
       if (ended.length > 0) throw new Error(`of the shared stack ended: ${ended.join(', ')}`);
@@ -33,9 +36,10 @@ export async function lend(kind: LentKind): Promise<void> {
 
 /** Stops everything that test files have shared. @throws when something did not end well */
 export async function stopShared(hasFailed: boolean): Promise<void> {
-  const ends = await Promise.allSettled(stops.splice(0).map((stop) => stop(hasFailed)));
-  const failed = ends.find((end) => end.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
+  const errors: unknown[] = [];
+  // One after the other: each decides whether its folder is kept.
+  for (const stop of stops.splice(0)) await stop(hasFailed).catch((error) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
 }
 
 function endedProcesses({ dev, home }: Stack): string[] {

@@ -27,3 +27,6 @@ export const LENT: Record<LentKind, Lent> = {
     variable: 'CARILLON_TEST_KILLABLE_STACKS',
   },
 };
+
+/** Folder in the folder of a killable stack in which a test failed: no further file gets it, and it is kept. */
+export const SPOILT = 'spoilt';
