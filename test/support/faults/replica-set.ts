@@ -80,7 +80,9 @@ export async function startReplicaSet({
     },
     async stepDown() {
       const command = { replSetStepDown: STEP_DOWN_SECONDS, secondaryCatchUpPeriodSecs: 5 };
-      await runOn(await replicaSet.findPrimary(), command);
+      // Refused while the member that may be elected has not caught up: it may have been started just now.
+      const stepDown = async () => runOn(await replicaSet.findPrimary(), command);
+      await until(stepDown, { what: 'a primary that steps down' });
     },
     async startAll() {
       const stopped = members.filter((member) => !member.isRunning());
