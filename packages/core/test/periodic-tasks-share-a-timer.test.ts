@@ -32,15 +32,16 @@ test('tasks that were started at different times run in the same turn', async ()
   startTask(often, INTERVAL_MS, countTurn);
   await sleep(INTERVAL_MS / 3);
   startTask(seldom, 3 * INTERVAL_MS, countTurn);
-  await until(() => seldom.length === 3);
+  await until(() => seldom.length >= 3);
   expect(often).toEqual(expect.arrayContaining(seldom));
 });
 
 test('a task runs once in each interval, and no more once it is stopped', async () => {
   const times: number[] = [];
-  const stop = startInterval(() => void times.push(performance.now()), INTERVAL_MS);
+  const stop = startInterval(() => {
+    if (times.push(performance.now()) === 10) stop();
+  }, INTERVAL_MS);
   await until(() => times.length === 10);
-  stop();
   const [first = 0, last = 0] = [times[0], times.at(-1)];
   // Late calls are skipped, never made up for.
   expect(last - first).toBeGreaterThan(9 * INTERVAL_MS - INTERVAL_MS / 2);
@@ -58,6 +59,6 @@ test('a task that stops another one in the same turn prevents its call', async (
     }, INTERVAL_MS),
   );
   stopSecond = startInterval(() => void calls.push('second'), INTERVAL_MS);
-  await until(() => calls.length === 2);
-  expect(calls).toEqual(['first', 'first']);
+  await until(() => calls.length >= 2);
+  expect(new Set(calls)).toEqual(new Set(['first']));
 });
