@@ -24,6 +24,7 @@ const SUBSCRIBERS = 1_005;
 const NAMED = 1_000;
 const STORED_PUSHES = 50;
 const LIVE_PUSHES = 20;
+const SCHEDULED_PUSHES = 12;
 /** Pushes without a receipt that a device may have at a time. */
 const WINDOW = 16;
 
@@ -123,6 +124,18 @@ test('without a fault nothing is sent twice, whichever way a push takes', async 
   await untilAllArrived(devices, [last]);
   const expected = [...pushes, last].map(({ payload }) => payload).sort();
   for (const device of devices) expect(payloadsOf(device).sort()).toEqual(expected);
+});
+
+test('pushes that were scheduled for one second arrive in the order of their acceptance', async () => {
+  const device = await fleet.offline();
+  const schedule = Math.floor(Date.now() / 1_000) + 86_400;
+  const sent: SentPush[] = [];
+  for (let n = 0; n < SCHEDULED_PUSHES; n += 1)
+    sent.push(await sendPush(stack, device.token, { schedule }));
+  await makeDue(mongo, sent);
+  for (const push of sent) await untilOutcomes(mongo, push, { inbox: 1 });
+  await device.connect();
+  await expectInOrder(device, sent);
 });
 
 test('pushes that arrive while the replay is blocked wait behind it', async () => {

@@ -13,6 +13,9 @@ import { useSharedProviders } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 const FALLBACK_SECONDS = 2;
+const COLLAPSE_KEYS = 10;
+/** From the first of the scheduled pushes; on any machine all are accepted by then. */
+const DUE_AFTER_SECONDS = 10;
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
@@ -95,6 +98,56 @@ test('a receipt after FCM has accepted the push makes it delivered, and ends the
 
 test('without a receipt a push ends as sent if FCM accepted it, and as expired otherwise', () =>
   begun.noReceipt);
+
+test('of three pushes of a collapse key for one second, the last accepted is the last on every channel', async () => {
+  const { sandbox } = fixture;
+  const [online, offline] = [await newMqttDevice(tenant.dev), await newMqttDevice(tenant.dev)];
+  await online.connect();
+  const atProviders = [
+    await registerAndroid(tenant.dev),
+    await registerIphone(tenant.dev),
+    await registerSimulatedBrowser(tenant.dev, sandbox),
+  ];
+  const tokens = [online, offline, ...atProviders].map(({ token }) => token);
+  const schedule = Math.floor(Date.now() / 1_000) + DUE_AFTER_SECONDS;
+  const sendThree = async (_: unknown, key: number) => {
+    const fields = { collapse_key: `key ${key}`, schedule };
+    return [
+      await send(tenant, tokens, fields),
+      await send(tenant, tokens, fields),
+      await send(tenant, tokens, fields),
+    ];
+  };
+  const ofKeys = await Promise.all(Array.from({ length: COLLAPSE_KEYS }, sendThree));
+  expect(Date.now()).toBeLessThan(schedule * 1_000);
+  const older = ofKeys.flatMap((pushes) => pushes.slice(0, -1));
+  const newest = ofKeys.map((pushes) => pushes.at(-1)?.payload);
+
+  for (const push of older) await untilFinished(push);
+  await offline.connect();
+  for (const device of [online, offline]) {
+    const isLast = (payload: string | undefined) =>
+      device.arrivals.some((one) => one.payload === payload);
+    await until(() => newest.every(isLast), { what: 'the newest pushes over MQTT' });
+    for (const pushes of ofKeys) {
+      const payloads = pushes.map(({ payload }) => payload);
+      const arrived = device.arrivals.filter(({ payload }) => payloads.includes(payload));
+      expect(arrived.at(-1)?.payload).toBe(payloads.at(-1));
+    }
+    await device.disconnect();
+  }
+  for (const { address } of atProviders) {
+    for (const pushes of ofKeys) {
+      const ids = pushes.map(({ id }) => id);
+      const requests = async () => {
+        const received = await Promise.all(pushes.map((push) => receivedAt(push, address)));
+        return received.flat().sort((a, b) => a.n - b.n);
+      };
+      await until(async () => (await requests()).some(({ push }) => push === ids.at(-1)));
+      expect((await requests()).at(-1)?.push).toBe(ids.at(-1));
+    }
+  }
+});
 
 /** Waits until a push has ended and all its recipients are counted. Returns the counts. */
 function untilFinished({ id }: { id: string }): Promise<Record<string, number>> {

@@ -11,6 +11,7 @@ import { createBatch, splitIntoBatches } from '@carillon/store/create-batches';
 import type { Recipient } from '@carillon/store/devices';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
+import { PushIdInUse } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
 import { createNoRecipientsError } from './explain-no-recipients.ts';
 import type { PushRequest } from './parse-push.ts';
@@ -136,7 +137,7 @@ export async function acceptPush(
     push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
   }
   beforeStore?.();
-  const existing = await storePush(store, push, audience, request.channel);
+  const existing = await storeUnderFreeId(store, push, audience, request.channel);
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
   processCounts.pushesAccepted += 1;
@@ -248,6 +249,23 @@ async function mergeSubscribers(
   return [...byToken.values()];
 }
 
+/** Stores a push as {@link storePush} does, under another id if another push has its id. */
+async function storeUnderFreeId(
+  store: AcceptPushStore,
+  push: PushDocument,
+  audience: Audience,
+  onlyChannel: Channel | undefined,
+): Promise<PushDocument | undefined> {
+  for (;;) {
+    try {
+      return await storePush(store, push, audience, onlyChannel);
+    } catch (error) {
+      if (!(error instanceof PushIdInUse)) throw error;
+      push._id = newPushId(store.clock.now(), push.dueAt?.getTime());
+    }
+  }
+}
+
 /**
  * Stores a push with its recipients: in one document if they fit one batch, else in several. Returns the earlier push with
  * the same idempotency key, if there is one; then nothing is stored.
@@ -322,7 +340,7 @@ function buildPush(
   const collapseKey = options?.collapse_key;
   return {
     // A scheduled push counts as created when it is due, for its collapse key and for its order in an inbox.
-    _id: newPushId(startMs),
+    _id: newPushId(nowMs, request.dueAtMs),
     app,
     state: request.dueAtMs === undefined ? 'open' : 'scheduled',
     acceptedAt: new Date(nowMs),

@@ -23,11 +23,25 @@ describe('ids', () => {
     const times = fc.uniqueArray(fc.integer({ min: 1e12, max: 4e12 }), { minLength: 2 });
     fc.assert(
       fc.property(times, (some) => {
-        const sorted = some.sort((a, b) => a - b).map(newPushId);
+        const sorted = some.sort((a, b) => a - b).map((ms) => newPushId(ms));
         expect([...sorted].sort()).toEqual(sorted);
         expect(sorted.every(isPushId)).toBe(true);
       }),
     );
+  });
+
+  test('of scheduled pushes sort by due time, then by acceptance, before those of pushes accepted at the due time', () => {
+    const yearMs = 366 * 86_400_000;
+    const dueMs = 1_790_000_000_000;
+    const accepted = [dueMs - yearMs, dueMs - yearMs + 0.25, dueMs - 1.25, dueMs - 1, dueMs];
+    const ids = [
+      newPushId(dueMs - 1),
+      ...accepted.map((acceptedMs) => newPushId(acceptedMs, dueMs)),
+      newPushId(dueMs),
+      newPushId(dueMs - yearMs, dueMs + 1_000),
+    ];
+    expect([...new Set(ids)].sort()).toEqual(ids);
+    expect(ids.every(isPushId)).toBe(true);
   });
 
   test('of batches sort by their number beyond six digits', () => {

@@ -28,6 +28,13 @@ export type ListedPush = Pick<
   '_id' | 'state' | 'acceptedAt' | 'dueAt' | 'expiresAt' | 'devices' | 'counts'
 > & { audience?: { topics?: string[] } };
 
+/** A push was not inserted: another one has its id. */
+export class PushIdInUse extends Error {
+  constructor() {
+    super('the id of a new push is in use');
+  }
+}
+
 /** Pushes: insert and commit, idempotency keys, reads. */
 export function createPushes(
   db: Db,
@@ -62,12 +69,15 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
      * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. If an
      * earlier push has the same idempotency key, returns that push, durable as well, and inserts nothing. A push in state
      * `accepting` gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
+     *
+     * @throws PushIdInUse if another push has the id
      */
     async insert(push: PushDocument): Promise<PushDocument | undefined> {
-      const { app, idempotency } = push;
+      const { _id, app, idempotency } = push;
       while (await insertBatched(withLease(push))) {
         const conflict = idempotency && (await findConflict(app, idempotency.key));
         if (conflict !== undefined) return conflict;
+        if ((await pushes.countDocuments({ _id })) > 0) throw new PushIdInUse();
       }
       return undefined;
     },
@@ -104,7 +114,7 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
   };
 }
 
-/** Creates the insert of a push. The insert returns undefined if it succeeds, true if the idempotency key is in use. */
+/** Creates the insert of a push. The insert returns undefined if it succeeds, true if the id or idempotency key is in use. */
 function createInsert(pushes: Pushes, tracer?: Tracer) {
   return createBatcher<PushDocument, true | undefined>(
     'insert-push',
@@ -117,9 +127,9 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
           pushes,
           documents.map((document) => ({ insertOne: { document } })),
         );
-        return documents.map(({ idempotency }, index) => {
+        return documents.map((_, index) => {
           const writeError = errors.get(index);
-          return writeError?.duplicate && idempotency !== undefined ? true : writeError?.error;
+          return writeError?.duplicate ? true : writeError?.error;
         });
       },
     ),

@@ -2,7 +2,7 @@ import { newPushId } from '@carillon/core/ids';
 import { expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
 import type { PushDocument } from '../src/documents.ts';
-import { createPushes } from '../src/pushes.ts';
+import { createPushes, PushIdInUse } from '../src/pushes.ts';
 import { useCrossings } from './crossings.ts';
 import { push } from './document-fixtures.ts';
 import { useStatements } from './statements.ts';
@@ -68,6 +68,20 @@ test('of twenty requests at once in one process one inserts its push', async () 
   const requests = Array.from({ length: 20 }, () => insert(buildPush(key)));
   expect([...new Set(await Promise.all(requests))]).toEqual(await findPushes(key));
 });
+
+test.each([1, 20])(
+  'of %d pushes one has the id of an earlier push: it alone is not stored, and its key stays free',
+  async (count) => {
+    const earlier = buildPush(newKey());
+    await insert(earlier);
+    const key = newKey();
+    const others = Array.from({ length: count - 1 }, () => insert(buildPush(newKey())));
+    const taken = insert(buildPush(key, { _id: earlier._id }));
+    await expect(taken).rejects.toThrow(PushIdInUse);
+    expect(new Set(await Promise.all(others)).size).toBe(count - 1);
+    expect(await findPushes(key)).toEqual([]);
+  },
+);
 
 test('another app may use the same key', async () => {
   const [key, app] = [newKey(), 'c'.repeat(24)];
