@@ -318,7 +318,7 @@ function buildPush(
   const startMs = request.dueAtMs ?? nowMs;
   const expiresAt = new Date(startMs + request.timeToLiveSeconds * 1_000);
   const isSendNow = request.timeToLiveSeconds === 0;
-  const { data, options } = request;
+  const { data, options, topics } = request;
   const collapseKey = options?.collapse_key;
   return {
     // A scheduled push counts as created when it is due, for its collapse key and for its order in an inbox.
@@ -332,6 +332,7 @@ function buildPush(
     data,
     ...(options !== undefined && { options }),
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
+    ...(topics.length > 0 && { topics }),
     devices,
     fan: { seq: 0, next: 0, done: true },
   };
