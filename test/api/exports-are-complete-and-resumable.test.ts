@@ -9,8 +9,8 @@ import { newPushId } from '../../packages/core/src/ids.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
-import { runCarillonHere } from '../support/carillon.ts';
-import { send } from '../support/end-to-end/pushes.ts';
+import { runCarillonHere, runCarillonJson } from '../support/carillon.ts';
+import { send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
@@ -121,6 +121,23 @@ describe('an export', () => {
     expect(recipients.slice(0, -1).map(({ token }) => token)).toEqual(tokens);
     const tail = await exportLines(`/export/recipients?push=${push.id}&after=${tokens[1_500]}`);
     expect(tail.slice(0, -1).map(({ token }) => token)).toEqual(tokens.slice(1_501));
+  });
+
+  test('of pushes names the topics of the request, as the API and the command line do', async () => {
+    const [token = ''] = tokens;
+    await stack.api('POST', '/topics/subscribe', { token, topics: ['few'] });
+    const topics = ['none', 'few'];
+    const to = [...topics.map((name) => `/topics/${name}`), token];
+    const { id } = await send(stack, to);
+    await untilOutcome(stack, id, [token], 'inbox');
+    const shown = expect.objectContaining({ id, topics });
+    const { json } = await stack.api<{ pushes: Line[] }>('GET', '/pushes');
+    expect(json.pushes[0]).toEqual(shown);
+    const outcomes = await stack.api<{ push: Line }>('GET', `/pushes/${id}/outcomes`);
+    expect(outcomes.json.push).toEqual(shown);
+    expect((await exportLines('/export/pushes')).at(-2)).toEqual(shown);
+    const listed = await runCarillonJson(stack.home, 'push', 'list', '--app', stack.dev.app);
+    expect(listed).toEqual(expect.arrayContaining([shown]));
   });
 
   test.each([

@@ -36,7 +36,7 @@ beforeAll(async () => {
     'pushes',
     push({ _id: idOf(1), work: embeddedBatch({ state: 'closed', outcomes: SENT }) }),
     push({ _id: idOf(2), work: batchInInbox() }),
-    push({ _id: idOf(3), audience: { topics: ['news'], tokens: '' }, devices: 5_000 }),
+    push({ _id: idOf(3), topics: ['news'], devices: 5_000 }),
     push({ _id: idOf(4), work: { ...embeddedBatch(), tokens: 'device11 device2', n: 2 } }),
     push({ _id: idOf(5), state: 'accepting', work: embeddedBatch() }),
   );

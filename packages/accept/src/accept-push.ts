@@ -51,6 +51,9 @@ interface PushOrigin {
   beforeStore?: () => void;
 }
 
+/** Thrown for a push that repeats an earlier one after the end of that one; nothing is stored. */
+export class PushExpiredError extends Error {}
+
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
 /**
  * Retry-After for an idempotency key whose first request is still being accepted: it is committed or abandoned within
@@ -113,7 +116,7 @@ export async function replayIdempotent(
  * journal (guarantee G1). The queued job only speeds up delivery; without it the reconciler finds the push.
  *
  * @throws ApiError NO_RECIPIENTS, NO_APNS_AUTH, INVALID_PARAM (the idempotency key was used with another body),
- *   INTERNAL_SERVER_ERROR if accepting took so long that the push was abandoned
+ *   INTERNAL_SERVER_ERROR if accepting took so long that the push was abandoned; PushExpiredError
  */
 export async function acceptPush(
   store: AcceptPushStore,
@@ -326,7 +329,7 @@ function notBefore(push: PushDocument): Date {
   return push.dueAt ?? push.acceptedAt;
 }
 
-/** Builds the push document without its recipients. */
+/** Builds the push document without its recipients. @throws PushExpiredError */
 function buildPush(
   app: string,
   request: PushRequest,
@@ -334,9 +337,7 @@ function buildPush(
   nowMs: number,
 ): PushDocument {
   const startMs = request.dueAtMs ?? nowMs;
-  const expiresAt = new Date(startMs + request.timeToLiveSeconds * 1_000);
-  const isSendNow = request.timeToLiveSeconds === 0;
-  const { data, options } = request;
+  const { data, options, topics } = request;
   const collapseKey = options?.collapse_key;
   return {
     // A scheduled push counts as created when it is due, for its collapse key and for its order in an inbox.
@@ -345,13 +346,32 @@ function buildPush(
     state: request.dueAtMs === undefined ? 'open' : 'scheduled',
     acceptedAt: new Date(nowMs),
     ...(request.dueAtMs !== undefined && { dueAt: new Date(request.dueAtMs) }),
-    expiresAt,
-    sendUntil: isSendNow ? new Date(startMs + LIMITS.sendNowSeconds * 1_000) : expiresAt,
+    ...computeEnds(request, startMs),
     data,
     ...(options !== undefined && { options }),
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
+    ...(topics.length > 0 && { topics }),
     devices,
     fan: { seq: 0, next: 0, done: true },
+  };
+}
+
+/** Computes the expiry of a push, and until when it is sent. @throws PushExpiredError */
+function computeEnds(
+  request: PushRequest,
+  startMs: number,
+): Pick<PushDocument, 'expiresAt' | 'sendUntil'> {
+  if ('sendUntil' in request) {
+    const { sendUntil } = request;
+    if (sendUntil.getTime() <= startMs) throw new PushExpiredError('the repeated push has expired');
+    // A push with a time to live of 0 expires when it begins, and this one begins later than that one.
+    return { expiresAt: new Date(Math.max(request.expiresAt.getTime(), startMs)), sendUntil };
+  }
+  const expiresAt = new Date(startMs + request.timeToLiveSeconds * 1_000);
+  const isSendNow = request.timeToLiveSeconds === 0;
+  return {
+    expiresAt,
+    sendUntil: isSendNow ? new Date(startMs + LIMITS.sendNowSeconds * 1_000) : expiresAt,
   };
 }
 

@@ -9,23 +9,29 @@ import {
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 import { notification, type PushOptions, pickOptions } from '@carillon/core/push-options';
 import { invalidParameter, validate } from '@carillon/core/validate';
-import type { AppDocument } from '@carillon/store/documents';
+import type { AppDocument, PushDocument } from '@carillon/store/documents';
 import { type PushBody, pushBody } from './schema.ts';
 
-/** A validated request to send a push; its recipients are not resolved yet. */
-export interface PushRequest {
+/** Content and audience of a push. */
+interface PushContent {
   /** Without duplicates, in the order of the request. */
   tokens: string[];
   topics: string[];
   /** JSON text. */
   data: string;
-  timeToLiveSeconds: number;
   /** Time to send at, milliseconds since 1970; undefined for now. */
   dueAtMs?: number;
   options?: PushOptions | undefined;
   /** The only channel that is used, instead of the first one of each device's platform: for a test of that channel. */
   channel?: Channel;
 }
+
+/**
+ * A validated request to send a push; its recipients are not resolved yet. It has a time to live, or the ends of an
+ * earlier push that it repeats.
+ */
+export type PushRequest = PushContent &
+  ({ timeToLiveSeconds: number } | Pick<PushDocument, 'expiresAt' | 'sendUntil'>);
 
 const TOPIC_PREFIX = '/topics/';
 

@@ -120,7 +120,7 @@ async function countOutcomes(
 }
 
 function toPushHead(push: ListedPush & { app?: string }) {
-  const { _id, app, state, acceptedAt, dueAt, expiresAt, devices, audience, counts } = push;
+  const { _id, app, state, acceptedAt, dueAt, expiresAt, devices, topics, counts } = push;
   return {
     id: _id,
     ...(app !== undefined && { app }),
@@ -129,7 +129,7 @@ function toPushHead(push: ListedPush & { app?: string }) {
     ...(dueAt !== undefined && { dueAt: dueAt.getTime() }),
     expiresAt: expiresAt.getTime(),
     devices,
-    ...(audience?.topics && { topics: audience.topics }),
+    ...(topics !== undefined && { topics }),
     ...(counts !== undefined && { counts }),
   };
 }

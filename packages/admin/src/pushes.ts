@@ -33,7 +33,7 @@ export async function listPushes(
 }
 
 function toPushView(push: ListedPush) {
-  const { dueAt, audience, counts } = push;
+  const { dueAt, topics, counts } = push;
   return {
     id: push._id,
     state: push.state,
@@ -41,7 +41,7 @@ function toPushView(push: ListedPush) {
     ...(dueAt !== undefined && { schedule: toUnixSeconds(dueAt) }),
     expiration: toUnixSeconds(push.expiresAt),
     devices: push.devices,
-    ...(audience?.topics && { topics: audience.topics }),
+    ...(topics !== undefined && { topics }),
     ...(counts !== undefined && { outcomes: counts }),
   };
 }

@@ -33,11 +33,12 @@ export type ReportedPush = Pick<
   | 'expiresAt'
   | 'finishedAt'
   | 'collapse'
+  | 'topics'
   | 'devices'
   | 'fan'
   | 'counts'
   | 'work'
-> & { audience?: { topics?: string[] } };
+>;
 
 /** Number of recipients by outcome; outcomes without recipients are omitted. */
 export type ReportedCounts = Partial<Record<ReportedOutcome, number>>;
@@ -78,7 +79,7 @@ export const REPORTED_LIST_FIELDS = {
   finishedAt: 1,
   devices: 1,
   counts: 1,
-  'audience.topics': 1,
+  topics: 1,
 } as const;
 
 const SUMMARY_FIELDS = {
@@ -115,7 +116,7 @@ export function createPushOutcomes(db: Db) {
   const find = async (app: string, id: string): Promise<ReportedPush | undefined> =>
     (await pushes.findOne<ReportedPush>(
       { _id: id, ...keptPushes(app) },
-      { projection: { data: 0, options: 0, idempotency: 0, 'audience.tokens': 0 } },
+      { projection: { data: 0, options: 0, idempotency: 0, audience: 0 } },
     )) ?? undefined;
 
   return {

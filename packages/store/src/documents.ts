@@ -341,6 +341,8 @@ export interface PushDocument {
   options?: PushOptions;
   /** Hash of the collapse key (core/batch). */
   collapse?: string;
+  /** Topics of the request, in its order, for reports; absent if it has none. */
+  topics?: string[];
   /** Topics that the fan-out resolves when it runs; the `tokens` are in batches already. */
   audience?: { topics: string[]; tokens: string };
   devices: number;

@@ -30,6 +30,7 @@ const FAILED_FIELDS = {
 const PUSH_FIELDS = {
   app: 1,
   state: 1,
+  expiresAt: 1,
   sendUntil: 1,
   data: 1,
   options: 1,
@@ -40,7 +41,7 @@ const PUSH_FIELDS = {
 /** A push whose failed recipients are sent to again. */
 export type FailedPush = Pick<
   PushDocument,
-  '_id' | 'app' | 'state' | 'sendUntil' | 'data' | 'options' | 'collapse'
+  '_id' | 'app' | 'state' | 'expiresAt' | 'sendUntil' | 'data' | 'options' | 'collapse'
 > & { work?: BatchWithFailures & Pick<Batch, 'tokens'> };
 
 /** Recipients of one batch that a re-drive sends to again. */

@@ -18,15 +18,12 @@ export const LISTED_FIELDS = {
   dueAt: 1,
   expiresAt: 1,
   devices: 1,
-  'audience.topics': 1,
+  topics: 1,
   counts: 1,
 } as const;
 
 /** A push in a list: without its payload and recipients. */
-export type ListedPush = Pick<
-  PushDocument,
-  '_id' | 'state' | 'acceptedAt' | 'dueAt' | 'expiresAt' | 'devices' | 'counts'
-> & { audience?: { topics?: string[] } };
+export type ListedPush = Pick<PushDocument, '_id' | keyof typeof LISTED_FIELDS>;
 
 /** A push was not inserted: another one has its id. */
 export class PushIdInUse extends Error {

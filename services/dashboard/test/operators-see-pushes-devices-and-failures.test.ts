@@ -303,6 +303,22 @@ test('topics and their subscribers are listed by pages', async () => {
   });
 });
 
+test('a push keeps the topics of its request, in their order, whatever subscribers they have', async () => {
+  const [token = ''] = await register();
+  await store.subscriptions.subscribe(app, { token, platform: 'android' }, ['few']);
+  const large = { _id: `${app}:many`, n: { android: 1_001 }, v: 0 };
+  await database.db.collection<{ _id: string }>('topics').insertOne(large);
+  for (const topics of [['few'], ['none', 'few'], ['none', 'many', 'few']]) {
+    const to = [token, ...topics.map((name) => `/topics/${name}`)];
+    const { id } = await post('/apps/:app/pushes', { app, to, data: {} });
+    expect(await get('/pushes/:push', { push: id })).toMatchObject({ push: { id, topics } });
+    const { items } = await get('/apps/:app/pushes', { app, limit: '1' });
+    expect(items).toMatchObject([{ id, topics }]);
+  }
+  const without = await get('/pushes/:push', { push: await send([token]) });
+  expect(without).not.toHaveProperty('push.topics');
+});
+
 test('failed deliveries are listed, re-driven with progress, and shown as re-driven', async () => {
   const bakery = app;
   app = await store.apps.create('Failures', account);

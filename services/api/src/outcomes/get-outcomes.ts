@@ -116,7 +116,7 @@ export async function requirePush(
 
 /** Returns a push with the names and times of the API. */
 export function describePush(push: ReportedListPush) {
-  const { dueAt, finishedAt, audience, counts } = push;
+  const { dueAt, finishedAt, topics, counts } = push;
   const { pending: untried = 0, inbox = 0, ...ended } = counts ?? {};
   const pending = untried + inbox;
   return {
@@ -127,7 +127,7 @@ export function describePush(push: ReportedListPush) {
     expiration: toUnixSeconds(push.expiresAt),
     ...(finishedAt !== undefined && { finished: toUnixSeconds(finishedAt) }),
     devices: push.devices,
-    ...(audience?.topics && { topics: audience.topics }),
+    ...(topics !== undefined && { topics }),
     ...(counts !== undefined && { outcomes: { ...ended, ...(pending > 0 && { pending }) } }),
   };
 }

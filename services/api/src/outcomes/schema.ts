@@ -45,7 +45,7 @@ export const pushHead = z
     expiration: unixTime.meta({ description: 'Time at which the push expires.' }),
     finished: unixTime.optional().meta({ description: 'Time at which no recipient was pending.' }),
     devices: z.int().meta({ description: 'Number of devices that the push was accepted for.' }),
-    topics: z.array(z.string()).optional().meta({ description: 'Topics of the push.' }),
+    topics: z.array(z.string()).optional().meta({ description: 'Topics that the request named.' }),
     outcomes: counts.optional().meta({ description: 'Recipients by outcome, once it has ended.' }),
   })
   .meta({ id: 'PushHead' });

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Idempotency } from '@carillon/accept/accept-push';
+import { type Idempotency, PushExpiredError } from '@carillon/accept/accept-push';
 import type { Accept } from '@carillon/accept/admit-push';
 import type { PushRequest } from '@carillon/accept/parse-push';
 import { ApiError } from '@carillon/core/api-error';
@@ -28,7 +28,7 @@ export type RedriveResult = { recipients: number } | { skipped: string };
 export class ReservedMeanwhileError extends Error {}
 
 /**
- * Sends an old push again to its recipients that failed, with the time to live that is left. Safe to repeat: the
+ * Sends an old push again to its recipients that failed, with the expiry of the old one. Safe to repeat: the
  * recipients are reserved in their batches before the new push is accepted, and the new push's idempotency key is made
  * of the re-drive and the old push.
  *
@@ -79,7 +79,7 @@ async function redriveParts(
   return isAccepted ? { recipients } : { skipped };
 }
 
-/** The key alone identifies the new push: the remaining time to live differs in a repeated run. */
+/** The key alone identifies the new push: a repeated run may leave out further recipients. */
 function createIdempotency(redrive: string, push: string, part: number): Idempotency {
   const key = `redrive:${redrive}:${push}:${part}`;
   return { key, bodyHash: createHash('sha256').update(key).digest('hex') };
@@ -100,8 +100,7 @@ async function redrivePart(
     const accepted = await findAccepted(context);
     if (accepted !== undefined) return accepted;
   }
-  const timeToLiveSeconds = Math.floor((push.sendUntil.getTime() - store.clock.now()) / 1_000);
-  const selected = await selectRecipients(context, part, timeToLiveSeconds);
+  const selected = await selectRecipients(context, part);
   if ('skipped' in selected) {
     const reserved = part.filter(({ isReserved }) => isReserved);
     return (await releaseUnaccepted(context, reserved)) ?? selected;
@@ -114,18 +113,26 @@ async function redrivePart(
     tokens: recipients.flatMap(({ tokens }) => tokens),
     topics: [],
     data: push.data,
-    timeToLiveSeconds,
+    expiresAt: push.expiresAt,
+    sendUntil: push.sendUntil,
     options: push.options,
   };
   try {
     const { info } = await accept(redrive.app, request, idempotency);
     return { recipients: info.devices };
   } catch (error) {
+    const skipped = findSkipReason(error);
     // Reserved recipients stay reserved, and are tried again.
-    if (!(error instanceof ApiError) || isTemporary(error)) throw error;
-    const skipped = error.code.toLowerCase().replaceAll('_', '-');
+    if (skipped === undefined) throw error;
     return (await releaseUnaccepted(context, recipients)) ?? { skipped };
   }
+}
+
+/** Returns the reason why the new push will never be accepted; undefined if it is to be tried again. */
+function findSkipReason(error: unknown): string | undefined {
+  if (error instanceof PushExpiredError) return 'expired';
+  if (!(error instanceof ApiError) || isTemporary(error)) return undefined;
+  return error.code.toLowerCase().replaceAll('_', '-');
 }
 
 /** Distinguishes a temporary error from one that the push will always get. */
@@ -151,12 +158,11 @@ async function findAccepted({
 async function selectRecipients(
   { store, push }: Part,
   part: readonly BatchRecipients[],
-  timeToLiveSeconds: number,
 ): Promise<{ recipients: BatchRecipients[] } | { skipped: string }> {
   if (push.state === 'deleted') return { skipped: 'deleted' };
   const failed = part.filter(({ tokens }) => tokens.length > 0);
   if (failed.length === 0) return { skipped: 'nothing-failed' };
-  if (timeToLiveSeconds <= 0) return { skipped: 'expired' };
+  if (store.clock.now() >= push.sendUntil.getTime()) return { skipped: 'expired' };
   const { _id, app, collapse } = push;
   if (collapse === undefined) return { recipients: failed };
   const tokens = failed.flatMap((one) => one.tokens);

@@ -53,7 +53,7 @@ export function FailuresPage() {
   return (
     <Page
       title="Failed deliveries"
-      description="Deliveries that ended without reaching the device. A re-drive sends a new push to the devices that failed, with the time to live that is left."
+      description="Deliveries that ended without reaching the device. A re-drive sends a new push to the devices that failed, with the expiry of the old one."
       actions={<SavedFilters page="failures" />}
     >
       {redrive !== undefined && (
