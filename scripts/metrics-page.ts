@@ -15,12 +15,12 @@ Every service exposes these metrics in the text format of Prometheus at \`/metri
 
 const NOTES = `## How recipients are counted
 
-\`carillon_recipients_total\` counts each recipient once, in the process whose write ended it. The sum over all processes equals the
+\`carillon_recipients_total\` counts each recipient once, when the outcome is saved. The sum over all processes equals the
 outcomes that \`carillon push outcomes\` shows, once the pushes are finished. It differs
 
 - after a process was killed or lost MongoDB between a write and its count: those recipients are missing;
-- after a batch was worked twice, for recipients that acknowledged from the inbox in between: they count twice;
-- for an iOS device that acknowledges over MQTT after its batch was settled as \`sent\`: it stays counted as \`sent\`;
+- after a batch was worked twice, for receipts over MQTT in between without an inbox row: those are missing;
+- for an iOS device that acknowledges over MQTT after it was counted as \`sent\`: it stays counted so;
 - for a recipient that two processes end concurrently, for instance a receipt while its push expires.
 
 A push that waits in an inbox is counted when it is acknowledged, expires or is deleted, or, as \`superseded\`, when a push that a

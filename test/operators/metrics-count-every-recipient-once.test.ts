@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createPresenceKeys, encodePresence } from '../../packages/presence/src/keys.ts';
 import { METRICS, type Metric } from '../../packages/runtime/src/metric-list.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
-import { getOutcomes, type Sent, send } from '../support/end-to-end/pushes.ts';
+import { getOutcomes, getPushStatus, type Sent, send } from '../support/end-to-end/pushes.ts';
 import { createFleet, type Fleet } from '../support/guarantees/devices.ts';
 import { type Scrape, scrapeAll, sumBy } from '../support/metrics/scrape.ts';
 import { sumFigures } from '../support/metrics/sum-figures.ts';
@@ -14,12 +15,16 @@ import {
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { openRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 /** More than a batch. */
 const IPHONES = 1_200;
 /** Characters of all label values, of which names of tenants may have others. */
 const LABEL_VALUE = /^[\w .:/+-]{1,64}$/;
+/** A batch of which one recipient waits. */
+const BATCH = 60;
+const WAIT = { as: 'TooManyRequests', headers: { 'retry-after': '3' } };
 const HOSTILE = `hostile"}\\ ${randomUUID()}`;
 
 let fixture: ProviderFixture;
@@ -184,6 +189,102 @@ test('so do the figures of the console, with the reasons of failures', async () 
     channels: ['apns', 'fcm', 'mqtt', 'web-push'],
   });
   expect(figures.gateways[0]?.online).toBeGreaterThanOrEqual(2);
+});
+
+/** Starts to count recipients by channel and outcome, over the metrics of all processes. */
+async function startCounting() {
+  const read = async () =>
+    sumBy(await scrapeAll(fixture.stack), 'carillon_recipients_total', ({ channel, outcome }) =>
+      [channel, outcome].join(' '),
+    );
+  const before = await read();
+  return async () =>
+    Object.fromEntries(
+      Object.entries(await read()).flatMap(([key, n]) =>
+        n === before[key] ? [] : [[key, n - (before[key] ?? 0)]],
+      ),
+    );
+}
+
+/** Sixty iPhones: APNs defers one again and again, and does not know two. */
+async function registerWithOneThatWaits() {
+  const { tokens, addresses } = await registerIphones(tenant, BATCH);
+  const [waiting = '', ...unknown] = addresses.slice(0, 3);
+  const { scriptPermanently } = fixture.sandbox;
+  await scriptPermanently('apns', waiting, WAIT);
+  for (const one of unknown) await scriptPermanently('apns', one, { as: 'BadDeviceToken' });
+  return { tokens, waiting };
+}
+
+interface Waiting {
+  sent: Sent;
+  waiting: string;
+}
+
+/** How the last recipient ends, and the counts then. */
+const ENDS: [string, (waiting: Waiting) => Promise<unknown>, Record<string, number>][] = [
+  [
+    'is sent to',
+    ({ waiting }) => fixture.sandbox.scriptPermanently('apns', waiting, {}),
+    { 'apns sent': BATCH - 2, 'apns failed': 2 },
+  ],
+  [
+    'ends with its push',
+    ({ sent }) => tenant.api('DELETE', `/pushes/${sent.id}`),
+    { 'apns sent': BATCH - 3, 'apns failed': 2, 'apns deleted': 1 },
+  ],
+];
+
+test.each(ENDS)(
+  'all but one recipient of a batch count while that one is tried again, and once when it %s',
+  async (_how, end, counts) => {
+    const { tokens, waiting } = await registerWithOneThatWaits();
+    const readFailures = async () =>
+      (await sumFigures(fixture.stack.dev)).failures['bad-provider-address'] ?? 0;
+    const failuresBefore = await readFailures();
+    const count = await startCounting();
+    const sent = await push(tokens);
+    const others = { 'apns sent': BATCH - 3, 'apns failed': 2 };
+    await until(async () => total(await count()) === BATCH - 1, { what: 'the others count' });
+    expect(await count()).toEqual(others);
+    await untilCounts(sent, { sent: BATCH - 3, failed: 2, pending: 1 });
+    await until(async () => (await readFailures()) > failuresBefore, { what: 'the figures' });
+    expect(await readFailures()).toBe(failuresBefore + 2);
+    // One of the two workers claims the batch for each of them.
+    const countTries = async () =>
+      (await fixture.sandbox.received(sent.id)).filter(({ to }) => to === waiting).length;
+    await until(async () => (await countTries()) >= 3, { timeoutMs: 60_000, what: 'two retries' });
+    expect(await count()).toEqual(others);
+    await end({ sent, waiting });
+    await until(async () => total(await count()) >= BATCH, { timeoutMs: 60_000, what: 'the end' });
+    expect(await count()).toEqual(counts);
+    expect(await readFailures()).toBe(failuresBefore + 2);
+  },
+);
+
+/** Registers a device that is connected, by its presence, to a gateway that never replies. */
+async function connectToSilentGateway(): Promise<string> {
+  const { token } = await fleet.offline();
+  const [gateway, keys] = [randomUUID(), createPresenceKeys()];
+  const redis = await openRedis(fixture.stack.dev);
+  await redis.xadd(keys.gatewayStream(gateway), '*', 'begin', '');
+  await redis.set(keys.lease(gateway), 1_000);
+  await redis.set(keys.presence(token), encodePresence(gateway, randomUUID(), Date.now()));
+  redis.disconnect();
+  return token;
+}
+
+test('devices that have acknowledged count while the gateway of another one does not reply', async () => {
+  const devices = await fleet.createMany(3, 'online');
+  const silent = await connectToSilentGateway();
+  const count = await startCounting();
+  const sent = await push([...devices.map(({ token }) => token), silent]);
+  await untilCounts(sent, { delivered: 3, pending: 1 });
+  await until(async () => total(await count()) > 0, { what: 'the metrics' });
+  expect(await count()).toEqual({ 'mqtt delivered': 3 });
+  expect((await getPushStatus(tenant, sent.id)).pending_devices).toEqual([silent]);
+  await untilCounts(sent, { delivered: 3, inbox: 1 });
+  expect(await count()).toEqual({ 'mqtt delivered': 3 });
 });
 
 test('a repeated request is not counted as another push', async () => {

@@ -181,7 +181,7 @@ function listTopics(subscriptions: readonly SubscriptionDocument[]): string[] {
     .sort();
 }
 
-/** Returns the pushes of those batches in which the device has not acknowledged and was not deleted. */
+/** Returns the pushes of those batches in which the device has no outcome, has not acknowledged and was not deleted. */
 async function filterUnreceived(
   { pushes, batches }: { pushes: Collection<PushDocument>; batches: Collection<BatchDocument> },
   token: string,
@@ -192,12 +192,13 @@ async function filterUnreceived(
     projection: {
       push: 1,
       position: { $indexOfArray: [{ $split: ['$work.tokens', ' '] }, token] },
+      outcomes: '$work.outcomes',
       got: '$work.got',
       gone: '$work.gone',
     },
     batchSize: open.length + 1,
   };
-  type Match = OpenBatch & Pick<Batch, 'got' | 'gone'> & { position: number };
+  type Match = OpenBatch & Pick<Batch, 'outcomes' | 'got' | 'gone'> & { position: number };
   const filterOf = (some: OpenBatch[]) => ({ _id: { $in: some.map(({ _id }) => _id) } });
   const [embedded, own] = [open.filter(isEmbedded), open.filter((one) => !isEmbedded(one))];
   const matches = await Promise.all([

@@ -1,5 +1,7 @@
 import { ERASED_TOKEN, hasBit, splitTokens } from '@carillon/core/batch';
 import { channelFor, isTracked, PLATFORMS } from '@carillon/core/channels';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { toBytes } from '@carillon/store/bytes';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from '@carillon/store/documents';
 import type { Db } from 'mongodb';
 
@@ -48,10 +50,12 @@ export function createPending(db: Db) {
   };
 }
 
-/** Returns whether a recipient of an open batch has acknowledged or its device was deleted. */
+/** Checks whether a recipient of an open batch has an outcome, has acknowledged or its device was deleted. */
 export function hasEnded(
-  { got = {}, gone = {} }: Pick<Batch, 'got' | 'gone'>,
+  { outcomes, got = {}, gone = {} }: Pick<Batch, 'outcomes' | 'got' | 'gone'>,
   position: number,
 ): boolean {
-  return hasBit(got, position) || hasBit(gone, position);
+  const code = toBytes(outcomes)[position] || OUTCOMES.pending;
+  const isOpen = code === OUTCOMES.pending || code === OUTCOMES.inbox;
+  return !isOpen || hasBit(got, position) || hasBit(gone, position);
 }

@@ -37,12 +37,12 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
  * A newer push of the same collapse key replaces the row in one statement, which cannot write the older push's batch.
  * So a recipient whose batch says `inbox` and that has no row is superseded; fixOutcomes writes that into the batch.
  *
- * The process whose write makes an end final counts it for the metrics, by the statement's result. A worker counts the
- * outcomes that it settles, except `inbox`. A process that removes rows after a receipt or a deletion counts the
- * removed rows. A process that fixes outcomes counts the recipients that were `inbox` or without an outcome, if its
- * write came first. So a recipient is counted once in a run without faults. A process that dies between a write and its
- * count leaves recipients out. If a batch is worked twice, recipients that have acknowledged from the inbox in between
- * count twice.
+ * The process whose write stores an end first counts it for the metrics, by the statement's result. A worker counts the
+ * outcomes that it saves or settles, except `inbox` and those that were saved before. A process that removes rows after
+ * a receipt or a deletion counts the removed rows. A process that fixes outcomes counts the recipients that were `inbox`
+ * or without an outcome, if its write came first. So a recipient is counted once in a run without faults. A process that
+ * dies between a write and its count leaves recipients out, and so does a receipt over MQTT that comes when neither a
+ * worker waits for it nor a row is there.
  */
 
 /** Maximum batches whose outcomes are written at once: they share journal syncs. */
@@ -50,6 +50,8 @@ const BATCHES_AT_ONCE = 20;
 
 /** Ends that are counted when the inbox row is removed. */
 const ROW_REMOVALS: readonly number[] = [OUTCOMES.delivered, OUTCOMES.gone];
+/** Outcomes that end no recipient. */
+const OPEN_OUTCOMES: readonly number[] = [OUTCOMES.pending, OUTCOMES.inbox];
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 const NOT_FINAL = { 'work.state': 'closed', 'work.final': { $exists: false } } as const;
@@ -367,14 +369,12 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
   countFailures(ended);
 }
 
-/** Returns the final outcomes of recipients that were not counted at the settlement or with the removal of their row. */
-function selectEndedByPush(work: Batch, outcomes: Uint8Array): Uint8Array {
-  const stored = toBytes(work.outcomes);
-  const isUncounted =
-    work.ended === undefined
-      ? (code: number, at: number) => stored[at] === OUTCOMES.inbox && !ROW_REMOVALS.includes(code)
-      : (code: number, at: number) => code !== OUTCOMES.gone || stored[at] === OUTCOMES.gone;
-  return outcomes.filter(isUncounted);
+/** Returns the final outcomes of recipients that were not counted when they were stored, or with the removal of their row. */
+function selectEndedByPush({ channel, outcomes: stored }: Batch, outcomes: Uint8Array): Uint8Array {
+  const codes = toBytes(stored);
+  const isOpen = (at: number) => OPEN_OUTCOMES.includes(codes[at] ?? OUTCOMES.pending);
+  const hasRow = (code: number) => channel === 'mqtt' && ROW_REMOVALS.includes(code);
+  return outcomes.filter((code, at) => isOpen(at) && !hasRow(code));
 }
 
 /** Returns the outcomes of a closed batch without any that is open; undefined if nothing can change the stored ones. */

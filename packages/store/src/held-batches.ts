@@ -1,4 +1,3 @@
-import { toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
 import { Binary, type Collection, type Document } from 'mongodb';
 import {
@@ -34,8 +33,8 @@ export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
   latenciesMs: Uint32Array;
   /** Errors that a provider returned for recipients that have failed or are gone. */
   words?: ProviderErrorEntry[];
-  /** Recipients to retry, and when at the earliest. */
-  deferred: DeferredEntry[];
+  /** Recipients to retry, and when at the earliest; if absent, they stay as they were saved last. */
+  deferred?: DeferredEntry[];
   /** The recipient of a suspected batch that is tried. If absent, the save resets the number of lapsed claims. */
   trying?: TriedRecipient;
   /** The worker was blocked until the lease had ended: the save does not show that the batch makes progress. */
@@ -48,21 +47,10 @@ interface Release {
   delayMs: number;
   /** The worker was blocked until the lease had ended: the claim counts as lapsed (store/lapsed-claims). */
   hasLapsed?: boolean;
-  /** Receipts that the worker has waited for. */
-  received?: ReceiptsSoFar;
 }
-
-/** Receipts that a worker has waited for. */
-export interface ReceiptsSoFar {
-  positions: readonly number[];
-  /** Milliseconds to each receipt of the batch, 0 unknown. */
-  latenciesMs: Uint32Array;
-}
-
-const NO_RECEIPTS: ReceiptsSoFar = { positions: [], latenciesMs: new Uint32Array(0) };
 
 /** A claim that its worker releases. */
-type ClaimRelease = HeldBatch & Omit<Release, 'received'>;
+type ClaimRelease = HeldBatch & Release;
 
 /** Creates the writes to a batch whose claim a worker holds. */
 export function createHeldBatches(holders: BatchHolders) {
@@ -74,29 +62,13 @@ export function createHeldBatches(holders: BatchHolders) {
 
   return {
     /**
-     * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
-     * after `delayMs`, or at once if `retryNow` was called meanwhile. Concurrent releases share round trips.
+     * Releases the claim on an unfinished batch. The batch is due again after `delayMs`, or at once if `retryNow` was
+     * called meanwhile. Concurrent releases share round trips.
      *
      * @returns false if another worker holds or has closed the batch
      */
-    async releaseClaim(
-      { id, claim, notify }: HeldBatch,
-      { received = NO_RECEIPTS, ...release }: Release,
-    ): Promise<boolean> {
-      const { positions, latenciesMs } = received;
-      if (positions.length > 0) {
-        const words = [...toBitWords(positions)].map(([word, bits]) => [
-          `work.got.${word}`,
-          { or: bits },
-        ]);
-        const update = {
-          $bit: Object.fromEntries(words),
-          $set: { 'work.ms': new Binary(packUint32s(latenciesMs)) },
-        };
-        await holders.of(id).updateOne(claimFilter({ id, claim }), update);
-      }
-      return releaseBatched({ id, claim, ...release, ...(notify && { notify }) });
-    },
+    releaseClaim: ({ id, claim, notify }: HeldBatch, release: Release): Promise<boolean> =>
+      releaseBatched({ id, claim, ...release, ...(notify && { notify }) }),
 
     /**
      * Saves the outcomes so far of a batch that is still being worked on, so that a worker that takes over repeats few.
@@ -107,7 +79,7 @@ export function createHeldBatches(holders: BatchHolders) {
       const { id, outcomes, latenciesMs, deferred, words = [], trying, hasLapsed = false } = batch;
       const progress = {
         'work.outcomes': new Binary(outcomes),
-        'work.later': deferred,
+        ...(deferred !== undefined && { 'work.later': deferred }),
         ...(trying !== undefined && { 'work.trying': trying }),
         ...(trying === undefined && !hasLapsed && { 'work.lapsed': LAPSED_AFTER_SAVE }),
         ...(words.length > 0 && { 'work.words': words }),

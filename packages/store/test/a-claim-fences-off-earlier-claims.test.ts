@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ClaimedBatch } from '../src/batch-table.ts';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatchDocument } from '../src/create-batches.ts';
-import type { ReceiptsSoFar } from '../src/held-batches.ts';
 import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
 import { type Pair, startPair } from './crossings.ts';
 import {
@@ -32,11 +31,10 @@ afterAll(() => pair?.stop());
 const read = (id: string) => readBatch(database, id);
 
 const LATENCIES = Uint32Array.of(1_234);
-const RECEIPT: ReceiptsSoFar = { positions: [0], latenciesMs: LATENCIES };
 const TRYING = { position: 0, attempts: 2 };
 const SENT = Uint8Array.of(OUTCOMES.sent);
 const PROGRESS = { outcomes: SENT, latenciesMs: new Uint32Array(1), deferred: [] };
-const RELEASE = { delayMs: 0, received: RECEIPT };
+const RELEASE = { delayMs: 0 };
 
 const settlement = (id: string, claim: string, code: number = OUTCOMES.delivered) => ({
   ...{ id, claim, outcomes: Uint8Array.of(code), latenciesMs: new Uint32Array(1) },
@@ -87,16 +85,18 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     expect([stored?.state, toBytes(stored?.outcomes)[0]]).toEqual(['closed', OUTCOMES.delivered]);
   });
 
-  test('a released batch keeps its receipts and saved outcomes for the next claim', async () => {
+  test('a released batch keeps its saved outcomes, and the latencies of receipts, for the next claim', async () => {
     const id = await insertBatch();
     const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
-    const progress = settlement(id, claim, OUTCOMES.sent);
-    await store.batchTable.saveOutcomes({ ...progress, deferred: [[0, 5, 1, 'later']] });
+    const sent = settlement(id, claim, OUTCOMES.sent);
+    await store.batchTable.saveOutcomes({ ...sent, deferred: [[0, 5, 1, 'later']] });
     expect(await read(id)).not.toHaveProperty('ms');
+    // A receipt overrides it; the deferrals stay as they were.
+    await store.batchTable.saveOutcomes({ ...settlement(id, claim), latenciesMs: LATENCIES });
     await store.batchTable.releaseClaim({ id, claim }, RELEASE);
     const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
-    expect(next?.work).toMatchObject({ got: { 0: 1 }, later: [[0, 5, 1, 'later']] });
-    expect(toBytes(next?.work.outcomes)[0]).toBe(OUTCOMES.sent);
+    expect(next?.work).toMatchObject({ later: [[0, 5, 1, 'later']] });
+    expect(toBytes(next?.work.outcomes)[0]).toBe(OUTCOMES.delivered);
     expect(readUint32At(next?.work.ms, 0)).toBe(1_234);
     expect(next?.work.before).toBeUndefined();
   });

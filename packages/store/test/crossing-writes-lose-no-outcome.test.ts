@@ -227,6 +227,25 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expect(await countDuring(() => complete(store, push))).toEqual({ deleted: 2 });
   });
 
+  test('recipients with an outcome that a worker has saved are not counted again by the end of their push', async () => {
+    const push = await insertPush(database, newTokens(4), { shape });
+    for (const id of push.batchIds) {
+      const batch = await store.batchTable.claim(id, 'reply', 0);
+      if (batch === undefined) throw new Error(`${id} was not claimed`);
+      const outcomes = new Uint8Array(batch.work.n).fill(OUTCOMES.delivered, 0, 1);
+      await store.batchTable.saveOutcomes({
+        ...batch,
+        outcomes,
+        latenciesMs: new Uint32Array(batch.work.n),
+      });
+    }
+    await expire(database, push);
+    const saved = push.batchIds.length;
+    expect(await countDuring(() => complete(store, push))).toEqual({ expired: 4 - saved });
+    const status = await store.deliveryStatus.statusOfPush(push.id);
+    expect(status?.outcomes).toEqual({ delivered: saved, expired: 4 - saved });
+  });
+
   test('recipients that a newer push of the collapse key has replaced are counted', async () => {
     const [older, newer] = await insertOlderAndNewer();
     await deliverToInboxes(store, newer);

@@ -166,10 +166,7 @@ export const PUSH_WRITE_CASES: Cases = {
     ),
   },
   'batchTable.releaseClaim': on({ pushes: push({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
-    store.batchTable.releaseClaim(heldClaim, {
-      delayMs: 0,
-      received: { positions: [1], latenciesMs: Uint32Array.of(0, 5, 0) },
-    }),
+    store.batchTable.releaseClaim(heldClaim, { delayMs: 0 }),
   ),
   'batchTable.saveOutcomes': on({ pushes: push({ work: embeddedBatch(CLAIM_FIELDS) }) }, (store) =>
     store.batchTable.saveOutcomes({

@@ -4,7 +4,6 @@ import type { Settlement } from '@carillon/store/batch-table';
 import { readUint32s, toBytes } from '@carillon/store/bytes';
 import type { Clock } from '@carillon/store/clock';
 import type { Batch, ProviderErrorEntry } from '@carillon/store/documents';
-import type { ReceiptsSoFar } from '@carillon/store/held-batches';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Delivery, LeasedBatch } from './channel.ts';
 import { createErrorTexts } from './error-texts.ts';
@@ -24,8 +23,6 @@ export interface BatchOutcomes
   /** One byte for each recipient (core/outcomes). */
   outcomes: Uint8Array;
   recordRemaining(outcome: number): void;
-  /** Returns the receipts so far, with their latencies. */
-  listReceipts(): ReceiptsSoFar;
   limitErrorText(text: string): string;
   toSettlement(): Settlement;
 }
@@ -99,17 +96,12 @@ export function createBatchOutcomes(
     recordRemaining(outcome) {
       for (const position of [...pending]) recordOutcome(position, outcome);
     },
-    listReceipts: () => ({
-      positions: [...outcomes.keys()].filter(
-        (position) => outcomes[position] === OUTCOMES.delivered,
-      ),
-      latenciesMs,
-    }),
     toSettlement: () => ({
       id,
       claim,
-      outcomes,
-      latenciesMs,
+      // Copies: further outcomes may come while the write is in flight.
+      outcomes: outcomes.slice(),
+      latenciesMs: latenciesMs.slice(),
       words: collectProviderErrors(),
       lateReceipts: expectsLateReceipts,
     }),

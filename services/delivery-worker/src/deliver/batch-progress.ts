@@ -8,8 +8,6 @@ const SAVE_INTERVAL_MS = 1_000;
 
 /** Saving of the outcomes of a batch in progress, so that a worker that takes over repeats few. */
 export interface Progress {
-  /** Counts one more recipient with an outcome. */
-  recordCompleted(): void;
   /** Resolves when few outcomes are unsaved; a finished request waits for it before the next takes its place. */
   saveIfDue(): Promise<void>;
   /** Returns true if an outcome is not saved. */
@@ -22,27 +20,26 @@ export interface Progress {
  * Starts saving, by the number of outcomes and by the clock.
  *
  * @param save saves all outcomes so far; may reject
- * @param hasPending returns false if the batch is about to be settled, which saves its last outcomes
+ * @param pending recipients without an outcome; without any the batch is about to be settled, which saves the last outcomes
  */
-export function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Progress {
-  let completed = 0;
-  let saved = { completed: 0, savedAt: performance.now() };
+export function trackProgress(save: () => Promise<void>, pending: ReadonlySet<number>): Progress {
+  let saved = { pending: pending.size, savedAt: performance.now() };
   let saving: Promise<void> | undefined;
   let isStopped = false;
   const timer = setInterval(() => void saveIfDue().catch(() => undefined), SAVE_INTERVAL_MS);
 
   function isDue(): boolean {
-    const unsaved = completed - saved.completed;
+    const unsaved = saved.pending - pending.size;
     if (isStopped || unsaved === 0) return false;
     if (unsaved >= SAVE_AFTER_OUTCOMES) return true;
-    return hasPending() && performance.now() - saved.savedAt >= SAVE_INTERVAL_MS;
+    return pending.size > 0 && performance.now() - saved.savedAt >= SAVE_INTERVAL_MS;
   }
 
   async function saveNow(): Promise<void> {
-    const completedBefore = completed;
+    const pendingBefore = pending.size;
     try {
       await save();
-      saved = { completed: completedBefore, savedAt: performance.now() };
+      saved = { pending: pendingBefore, savedAt: performance.now() };
     } finally {
       saving = undefined;
     }
@@ -57,11 +54,8 @@ export function trackProgress(save: () => Promise<void>, hasPending: () => boole
   }
 
   return {
-    recordCompleted() {
-      completed += 1;
-    },
     saveIfDue,
-    hasUnsaved: () => completed > saved.completed,
+    hasUnsaved: () => pending.size < saved.pending,
     async stop() {
       isStopped = true;
       clearInterval(timer);

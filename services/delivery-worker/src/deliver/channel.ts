@@ -81,11 +81,15 @@ export interface Delivery {
    */
   recordParallelReceipts?(): Promise<void>;
   /**
-   * Saves the outcomes so far, so that a worker that takes over repeats few.
+   * Saves the outcomes so far, so that a worker that takes over repeats few, and counts those that are new.
    *
    * @param deferred recipients that the provider has deferred, by position
+   * @param mayBeReceived checks whether a receipt may still override the outcome of a recipient
    */
-  save(deferred: ReadonlyMap<number, Deferral>): Promise<void>;
+  save(
+    deferred: ReadonlyMap<number, Deferral>,
+    mayBeReceived?: (position: number) => boolean,
+  ): Promise<void>;
 }
 
 /**

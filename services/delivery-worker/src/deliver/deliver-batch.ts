@@ -4,7 +4,7 @@ import type { Channel } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { isBatchId } from '@carillon/core/ids';
 import { countOutcomes, failureCode, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
-import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
+import { countRecipients, processCounts } from '@carillon/core/process-counts';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { Producers } from '@carillon/queue/producers';
@@ -18,7 +18,8 @@ import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './app-settings.ts';
 import { type BatchOutcomes, createBatchOutcomes } from './batch-outcomes.ts';
 import { describeEnd, startBatchSpan } from './batch-span.ts';
-import type { Deferral, DeliverByChannel, LeasedBatch } from './channel.ts';
+import type { Deferral, DeliverByChannel, Delivery, LeasedBatch } from './channel.ts';
+import { createOutcomeCounter, type OutcomeCounter } from './count-outcomes.ts';
 import { findEarlierReceipts } from './earlier-receipts.ts';
 import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
@@ -84,6 +85,7 @@ interface Run {
   push: SendablePush;
   batch: LeasedBatch;
   batchOutcomes: BatchOutcomes;
+  outcomeCounter: OutcomeCounter;
   sendGate: SendGate;
   span: Span | undefined;
   /** Undefined if the batch is not suspected of ending its workers. */
@@ -144,12 +146,13 @@ async function deliverPush(
   const suspected = isSuspected(batch.work)
     ? createSuspectedBatch(batchOutcomes, batch.work)
     : undefined;
-  const run = { push, batch, batchOutcomes, sendGate, span, suspected };
+  const outcomeCounter = createOutcomeCounter(resources.observeLatencies, batch.work);
+  const run = { push, batch, batchOutcomes, outcomeCounter, sendGate, span, suspected };
   try {
     return await deliverRun(resources, run);
   } catch (error) {
     // It would wait for the end of its lease, and its lapsed claim would count against it.
-    if (isOutage(error)) await releaseClaimWithReceipts(resources, run, OUTAGE_RETRY_MS);
+    if (isOutage(error)) await releaseClaim(resources, run, OUTAGE_RETRY_MS);
     throw error;
   }
 }
@@ -165,47 +168,32 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   if (retryAfterMs !== undefined) {
-    const isReleased = await releaseClaimWithReceipts(resources, run, retryAfterMs);
+    const isReleased = await releaseClaim(resources, run, retryAfterMs);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
   const settlement = batchOutcomes.toSettlement();
   await scheduleFallback(resources, push, batch, batchOutcomes.tokens, settlement.outcomes);
   const result = createResult('settled', batch, batchOutcomes);
-  if (await settleBatch(resources, run, settlement))
-    countSettled(resources, batch, result.outcomes, settlement);
+  await settleBatch(resources, run, settlement);
   return result;
 }
 
 /**
- * Releases the claim with the receipts so far.
+ * Releases the claim. Outcomes that are not saved yet are saved before: the batch may wait for its retry for hours.
  *
  * @returns false if another worker has the batch
  */
-function releaseClaimWithReceipts(
+async function releaseClaim(
   resources: DeliveryResources,
-  { batch, batchOutcomes }: Pick<Run, 'batch' | 'batchOutcomes'>,
+  run: Run,
   delayMs: number,
 ): Promise<boolean> {
+  const { batch, batchOutcomes, outcomeCounter } = run;
+  if (!outcomeCounter.hasCounted(batchOutcomes.outcomes))
+    await saveProgress(resources, run, undefined);
   return writeWhileHeld(resources, batch, () =>
-    resources.store.batchTable.releaseClaim(batch, {
-      delayMs,
-      received: batchOutcomes.listReceipts(),
-      hasLapsed: batch.hasLapsed(),
-    }),
+    resources.store.batchTable.releaseClaim(batch, { delayMs, hasLapsed: batch.hasLapsed() }),
   );
-}
-
-/** Counts the recipients that a settlement has ended. Those of a fallback have their outcome in another batch. */
-function countSettled(
-  { observeLatencies }: Pick<DeliveryResources, 'observeLatencies'>,
-  { work }: LeasedBatch,
-  counts: OutcomeCounts,
-  { outcomes, latenciesMs }: Pick<Settlement, 'outcomes' | 'latenciesMs'>,
-): void {
-  if (work.fallback) return;
-  countRecipients(work.channel, counts);
-  if (counts.failed !== undefined) countFailures(outcomes);
-  observeLatencies(work.channel, latenciesMs);
 }
 
 async function readPush(
@@ -291,27 +279,33 @@ async function deliverOneByOne(
 }
 
 /**
- * Saves the outcomes so far, unless the claim was lost.
+ * Saves the outcomes so far, unless the claim was lost, and counts those that are new.
  *
  * @param deferred if undefined, they stay as they were saved last
  */
 async function saveProgress(
   resources: DeliveryResources,
-  { batch, batchOutcomes, suspected }: Pick<Run, 'batch' | 'batchOutcomes' | 'suspected'>,
+  run: Run,
   deferred: ReadonlyMap<number, Deferral> | undefined,
+  mayBeReceived?: Parameters<Delivery['save']>[1],
 ): Promise<void> {
-  const entries = deferred && toEntries(deferred, batchOutcomes.limitErrorText);
+  const { batch, batchOutcomes, outcomeCounter, suspected } = run;
+  const given = deferred && toEntries(deferred, batchOutcomes.limitErrorText);
+  const entries = suspected?.mergeDeferred(given) ?? given;
   failpoint('save');
-  const isSaved = await writeWhileHeld(resources, batch, () =>
-    resources.store.batchTable.saveOutcomes({
-      ...batchOutcomes.toSettlement(),
-      deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
+  const saved = await writeWhileHeld(resources, batch, async () => {
+    const progress = batchOutcomes.toSettlement();
+    const isSaved = await resources.store.batchTable.saveOutcomes({
+      ...progress,
+      ...(entries !== undefined && { deferred: entries }),
       ...(suspected !== undefined && { trying: suspected.trying() }),
       hasLapsed: batch.hasLapsed(),
-    }),
-  );
+    });
+    return isSaved ? progress : undefined;
+  });
   failpoint('saved');
-  if (!isSaved) batch.markClaimLost();
+  if (saved === undefined) batch.markClaimLost();
+  else outcomeCounter.count(saved, mayBeReceived);
 }
 
 /** Returns the milliseconds until the rest is tried again; undefined if every recipient has an outcome. */
@@ -332,7 +326,7 @@ async function deliverOverChannel(
     span,
     ...batchOutcomes,
     ...sendGate,
-    save: (deferred) => saveProgress(resources, run, deferred),
+    save: (deferred, mayBeReceived) => saveProgress(resources, run, deferred, mayBeReceived),
   });
   if (batchOutcomes.pending.size === 0) return undefined;
   const currentPush = await readPush(store, push._id);
@@ -359,17 +353,16 @@ function recordUnsendable(push: SendablePush, batchOutcomes: BatchOutcomes): und
 }
 
 /**
- * Closes a batch for good, then removes obsolete inbox rows. A row is obsolete if its recipient's receipt came
- * meanwhile. It is also obsolete if an earlier attempt wrote it, and this attempt or a newer push of the collapse key
- * has reached the recipient.
- *
- * @returns false if the claim was lost; then nothing is removed
+ * Closes a batch for good, counts the outcomes that were not saved before, then removes obsolete inbox rows. A row is
+ * obsolete if its recipient's receipt came meanwhile. It is also obsolete if an earlier attempt wrote it, and this
+ * attempt or a newer push of the collapse key has reached the recipient. If the claim was lost, nothing is counted or
+ * removed.
  */
 async function settleBatch(
   resources: DeliveryResources,
-  { push, batch, batchOutcomes, span }: Pick<Run, 'push' | 'batch' | 'batchOutcomes' | 'span'>,
+  { push, batch, batchOutcomes, outcomeCounter, span }: Run,
   settlement: Settlement,
-): Promise<boolean> {
+): Promise<void> {
   const { store, producers, retentionMs } = resources;
   const { outcomes } = settlement;
   const isPushComplete = !isBatchId(batch.id) && !outcomes.includes(OUTCOMES.inbox);
@@ -385,12 +378,12 @@ async function settleBatch(
         }),
     }),
   );
-  if (settled === undefined) return false;
+  if (settled === undefined) return;
   failpoint('settled');
+  outcomeCounter.count(settlement);
   await removeStaleRows(store, push, batchOutcomes, { batch, got: settled.got });
   if (!isPushComplete && mayCompletePush(batch, outcomes, settled.got))
     void producers.checkCompletion([push._id]);
-  return true;
 }
 
 /** Removes the obsolete rows of a settled batch, and counts those of receipts that came before the settlement. */

@@ -137,7 +137,7 @@ async function deliverWithClients(
     }),
   );
   const save = () => delivery.save(selectStillDeferred({ deferred, delivery }));
-  const progress = trackProgress(save, () => delivery.pending.size > 0);
+  const progress = trackProgress(save, delivery.pending);
   const run: Run = {
     resources,
     delivery,
@@ -415,7 +415,6 @@ function recordOutcome(run: Run, position: number, outcome: number, detail?: str
     outcome,
     detail === undefined ? undefined : sanitizeProviderError(detail),
   );
-  run.progress.recordCompleted();
 }
 
 /**

@@ -51,12 +51,21 @@ export function createApnsWithMqtt(
 
   return async (delivery) => {
     const dispatching = tryDispatch(delivery);
+    let received: DeliveryResults | undefined;
+    void dispatching.then((results) => {
+      received = results;
+    });
+    // A receipt overrides what APNs has responded, so that a recipient counts as sent only when none can come.
+    const mayBeReceived = (position: number) =>
+      received === undefined || received.get(position) === 'acknowledged';
+    const save: Delivery['save'] = (deferred) => delivery.save(deferred, mayBeReceived);
+    const saved = { ...delivery, save };
     const result = await apns({
-      ...delivery,
+      ...saved,
       recordParallelReceipts: async () => applyResults(delivery, await dispatching),
     });
     const apnsDoneAt = performance.now();
-    applyResults(delivery, await saveWhileWaiting(delivery, dispatching));
+    applyResults(delivery, await saveWhileWaiting(saved, dispatching));
     if (result.done || delivery.pending.size === 0) return { done: true };
     const waitedMs = performance.now() - apnsDoneAt;
     return { done: false, retryAfterMs: Math.max(0, Math.ceil(result.retryAfterMs - waitedMs)) };

@@ -11,6 +11,7 @@ import type {
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import { type PendingPush, rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
+import { trackProgress } from '../../deliver/batch-progress.ts';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
 import { findWriteDeadline } from '../../deliver/send-gate.ts';
 
@@ -49,7 +50,8 @@ const NEXT_STEP: Record<DeviceResult, NextStep> = {
  */
 export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
   return async (delivery) => {
-    const before = delivery.pending.size;
+    // The gateway of one device may not reply for long.
+    const progress = trackProgress(() => delivery.save(new Map()), delivery.pending);
     try {
       for (let round = 0; delivery.pending.size > 0; round += 1) {
         const maySend = await deliverRound(resources, delivery, round >= BACKOFF_MS.length);
@@ -59,10 +61,10 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
       return { done: true };
     } catch (error) {
       if (!isRedisError(error)) throw error;
-      // The recipients that have an outcome are not tried again with the others.
-      if (delivery.pending.size < before) await delivery.save(new Map());
       // Presence is unknown: another attempt soon instead of inbox rows for the whole audience.
       return { done: false, retryAfterMs: REDIS_RETRY_MS };
+    } finally {
+      await progress.stop();
     }
   };
 }
