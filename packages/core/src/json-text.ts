@@ -83,6 +83,40 @@ function isName(text: string, start: number, end: number, field: string): boolea
   return string.includes('\\') && JSON.parse(string) === field;
 }
 
+/** A field of a JSON object: the positions of its name's string, and of its value up to the comma or brace after it. */
+interface FieldPosition {
+  nameStart: number;
+  nameEnd: number;
+  valueStart: number;
+  valueEnd: number;
+}
+
+/** Calls `visit` for each field of a JSON object, in order. @param text must be valid */
+function visitFields(text: string, visit: (field: FieldPosition) => void): void {
+  let depth = 0;
+  let field: FieldPosition | undefined;
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      const nameEnd = findStringEnd(text, i);
+      if (depth === 1 && field === undefined)
+        field = { nameStart: i, nameEnd, valueStart: nameEnd, valueEnd: nameEnd };
+      i = nameEnd - 1;
+      continue;
+    }
+    if (depth === 1 && field !== undefined) {
+      if (code === COLON) field.valueStart = i + 1;
+      if (code === COMMA || code === CLOSE_OBJECT) {
+        field.valueEnd = i;
+        visit(field);
+        field = undefined;
+      }
+    }
+    if (code === OPEN_OBJECT || code === OPEN_LIST) depth += 1;
+    else if (code === CLOSE_OBJECT || code === CLOSE_LIST) depth -= 1;
+  }
+}
+
 /**
  * Returns the text of one field of a JSON object, compacted but with unchanged numbers and order of keys. Of a field
  * given twice the last one counts, as in JSON.parse.
@@ -91,31 +125,27 @@ function isName(text: string, start: number, end: number, field: string): boolea
  */
 export function readFieldText(text: string, field: string): string | undefined {
   let found: [number, number] | undefined;
-  let depth = 0;
-  let isField = false;
-  let expectsKey = true;
-  let valueStart = 0;
-  for (let i = 0; i < text.length; i += 1) {
-    const code = text.charCodeAt(i);
-    if (code === QUOTE) {
-      const end = findStringEnd(text, i);
-      if (depth === 1 && expectsKey) isField = isName(text, i, end, field);
-      i = end - 1;
-      continue;
-    }
-    if (depth === 1 && code === COLON) {
-      expectsKey = false;
-      valueStart = i + 1;
-    }
-    if (depth === 1 && (code === COMMA || code === CLOSE_OBJECT)) {
-      if (isField) found = [valueStart, i];
-      expectsKey = true;
-      isField = false;
-    }
-    if (code === OPEN_OBJECT || code === OPEN_LIST) depth += 1;
-    else if (code === CLOSE_OBJECT || code === CLOSE_LIST) depth -= 1;
-  }
+  visitFields(text, ({ nameStart, nameEnd, valueStart, valueEnd }) => {
+    if (isName(text, nameStart, nameEnd, field)) found = [valueStart, valueEnd];
+  });
   return found && compactJson(text.slice(...found));
+}
+
+/**
+ * Removes the fields of these names from a JSON object, also repeated ones; the text of the others stays unchanged.
+ *
+ * @param text must be valid
+ */
+export function removeFields(text: string, names: readonly string[]): string {
+  // Hardly any payload has one of the names; one without quotes would have an escape.
+  if (!text.includes('\\') && !names.some((name) => text.includes(`"${name}"`))) return text;
+  const kept: string[] = [];
+  let removedCount = 0;
+  visitFields(text, ({ nameStart, nameEnd, valueEnd }) => {
+    if (names.some((name) => isName(text, nameStart, nameEnd, name))) removedCount += 1;
+    else kept.push(text.slice(nameStart, valueEnd));
+  });
+  return removedCount === 0 ? text : `{${kept.join(',')}}`;
 }
 
 /** Removes white space between tokens and unnecessary escapes within strings from a JSON text. */

@@ -59,8 +59,31 @@ test.each([
   expect(appendJsonFields(text, fields)).toBe(expected);
 });
 
-test('an appended field overrides an existing one', () => {
-  expect(JSON.parse(appendJsonFields('{"id":"theirs"}', { id: 'ours' }))).toEqual({ id: 'ours' });
+test.each([
+  ['{"id":"theirs"}', '{"id":"ours"}'],
+  ['{"n":1.0,"id":[1,{"id":2}],"e":1e400}', '{"n":1.0,"e":1e400,"id":"ours"}'],
+  ['{"id":1,"n":12345678901234567890,"id":{}}', '{"n":12345678901234567890,"id":"ours"}'],
+  ['{ "\\u0069d" : "},{" , "z": 1 , "a" : 2 }', '{"z": 1 ,"a" : 2,"id":"ours"}'],
+  ['{"a":{"id":1},"b":[{"id":2}],"c":"id"}', '{"a":{"id":1},"b":[{"id":2}],"c":"id","id":"ours"}'],
+  ['{"n":"\\"id\\":1","idea":1,"i":2}', '{"n":"\\"id\\":1","idea":1,"i":2,"id":"ours"}'],
+  ['{"\\\\u0069d":1}', '{"\\\\u0069d":1,"id":"ours"}'],
+])('a field appended to %s replaces those of its name, nothing else', (text, expected) => {
+  expect(appendJsonFields(text, { id: 'ours', z: undefined })).toBe(expected);
+});
+
+test('appending replaces what a parser would have replaced, for any JSON', () => {
+  const names = fc.constantFrom('id', 'other', 'data', '', '"');
+  const object = fc.dictionary(names, fc.jsonValue());
+  fc.assert(
+    fc.property(object, fc.constantFrom(0, 1), (fields, indent) => {
+      const text = JSON.stringify(fields, null, indent);
+      expect(JSON.parse(appendJsonFields(text, { id: 1, other: 2 }))).toEqual({
+        ...JSON.parse(text),
+        ...{ id: 1, other: 2 },
+      });
+    }),
+    { numRuns: 500 },
+  );
 });
 
 test('every text is read as it was written', () => {
