@@ -148,6 +148,99 @@ export function removeFields(text: string, names: readonly string[]): string {
   return removedCount === 0 ? text : `{${kept.join(',')}}`;
 }
 
+/** An object of a JSON text, while its fields are read. */
+interface OpenObject {
+  /** The text before the object: what was rewritten of it, and the start of the rest. */
+  before: string;
+  beforeStart: number;
+  start: number;
+  names: string[];
+  fields: string[];
+  isInField: boolean;
+  isUnordered: boolean;
+}
+
+/**
+ * Returns a JSON text that does not depend on the order of keys, white space and the escapes of strings. Numbers keep
+ * their text. A field given twice stays given twice, in its order, because the payload is delivered so.
+ *
+ * No recursion, and texts are concatenated instead of joined, so that no depth of nesting costs more than its length.
+ *
+ * @param text must be valid
+ */
+export function canonicalizeJson(text: string): string {
+  const compact = compactJson(text);
+  /** The containers around the position; undefined for a list. */
+  const around: (OpenObject | undefined)[] = [];
+  let object: OpenObject | undefined;
+  let rewritten = '';
+  let copyFrom = 0;
+  for (let i = 0; i < compact.length; i += 1) {
+    const code = compact.charCodeAt(i);
+    if (code === QUOTE) {
+      const end = findStringEnd(compact, i);
+      if (object !== undefined && !object.isInField) beginField(object, compact.slice(i, end));
+      i = end - 1;
+      continue;
+    }
+    if (object?.isInField && (code === COMMA || code === CLOSE_OBJECT)) {
+      // A field of which a part was rewritten.
+      if (rewritten !== '') object.isUnordered = true;
+      object.fields.push(rewritten + compact.slice(copyFrom, i));
+      object.isInField = false;
+      rewritten = '';
+      copyFrom = i + 1;
+    }
+    if (code === OPEN_OBJECT) {
+      around.push(object);
+      object = openObject(rewritten, copyFrom, i);
+      rewritten = '';
+      copyFrom = i + 1;
+    } else if (code === CLOSE_OBJECT && object !== undefined) {
+      rewritten = object.before;
+      copyFrom = object.beforeStart;
+      if (object.isUnordered) {
+        rewritten += `${compact.slice(copyFrom, object.start)}{${sortFields(object)}}`;
+        copyFrom = i + 1;
+      }
+      object = around.pop();
+    } else if (code === OPEN_LIST) {
+      around.push(object);
+      object = undefined;
+    } else if (code === CLOSE_LIST) {
+      object = around.pop();
+    }
+  }
+  return rewritten + compact.slice(copyFrom);
+}
+
+function openObject(before: string, beforeStart: number, start: number): OpenObject {
+  const state = { isInField: false, isUnordered: false };
+  return { before, beforeStart, start, names: [], fields: [], ...state };
+}
+
+function beginField(object: OpenObject, name: string): void {
+  const previous = object.names.at(-1);
+  if (previous !== undefined && previous > name) object.isUnordered = true;
+  object.names.push(name);
+  object.isInField = true;
+}
+
+/** Concatenates the fields of an object in the order of their names; those of one name stay in their order. */
+function sortFields({ names, fields }: OpenObject): string {
+  const fieldsByName = new Map<string, string>();
+  for (const [at, name] of names.entries()) {
+    const earlier = fieldsByName.get(name);
+    const field = fields[at] ?? '';
+    fieldsByName.set(name, earlier === undefined ? field : `${earlier},${field}`);
+  }
+  let sorted = '';
+  for (const name of [...fieldsByName.keys()].sort()) {
+    sorted += `${sorted === '' ? '' : ','}${fieldsByName.get(name)}`;
+  }
+  return sorted;
+}
+
 /** Removes white space between tokens and unnecessary escapes within strings from a JSON text. */
 export function compactJson(text: string): string {
   const hasEscapes = text.includes('\\');
