@@ -138,6 +138,10 @@ test.each([
     'to" is missing (include_aliases: ignored; use to).',
   ],
   [{ token: 'x', data: {} }, 'to" is missing (token: did you mean tokens?).'],
+  [
+    { message: {}, data: '{' },
+    'to" is missing (message: ignored; put its fields at the top level).',
+  ],
   [{ to: 'x', data: null }, 'data" is missing; it must be an object.'],
   [{ to: null, data: {} }, 'to" is missing.'],
 ])('the error of %j names the field that was meant', async (body, text) => {
