@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { parseRedisUrl } from '@carillon/core/redis-url';
 import { SettingsError } from '@carillon/core/settings-error';
+import { findContactFault } from '@carillon/core/web-push-contact';
 import { z } from 'zod';
 
 /**
@@ -108,6 +109,18 @@ function isCertificate(text: string): boolean {
 export const presenceEnv = {
   /** URL of the Redis for presence, dispatch to gateways and rate limits: the same in all processes. Defaults to REDIS_URL. */
   PRESENCE_REDIS_URL: redisUrl.optional(),
+};
+
+/** Schema of a contact that push services accept. */
+export const webPushContact = z.string().superRefine((contact, context) => {
+  const message = findContactFault(contact);
+  if (message !== undefined) context.addIssue({ code: 'custom', message });
+});
+
+/** Variables of the processes that sign requests to push services, or that warn when their contact is missing. */
+export const webPushContactEnv = {
+  /** Contact for push services, of all apps without one of their own: `mailto:` with an address, or an `https:` URL, at a domain that you own. Without it Apple refuses pushes to Safari. The same in all processes. */
+  WEB_PUSH_CONTACT: webPushContact.optional(),
 };
 
 /** Variables of services that stand behind a load balancer. */

@@ -6,6 +6,7 @@ import {
   presenceEnv,
   redisEnv,
   stopDelayEnv,
+  webPushContactEnv,
 } from '@carillon/runtime/env';
 import { z } from 'zod';
 
@@ -16,6 +17,7 @@ export const environment = z.object({
   ...redisEnv,
   ...presenceEnv,
   ...stopDelayEnv,
+  ...webPushContactEnv,
   /** Address that the API listens on. */
   API_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4000 }),
   /** Pepper of the API keys' digests; changing it makes all keys invalid. */

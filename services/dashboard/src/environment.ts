@@ -6,6 +6,7 @@ import {
   presenceEnv,
   redisEnv,
   stopDelayEnv,
+  webPushContactEnv,
 } from '@carillon/runtime/env';
 import { z } from 'zod';
 
@@ -18,6 +19,7 @@ export const environment = z.object({
   ...redisEnv,
   ...presenceEnv,
   ...stopDelayEnv,
+  ...webPushContactEnv,
   /** Address that the console listens on. */
   DASHBOARD_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4010 }),
   /** Address of the console as operators open it, for instance https://push.example.com. Needed behind a host name; https turns on Secure cookies. */

@@ -1,6 +1,12 @@
 import { BATCH_NUMBERS_PER_PAGE } from '@carillon/core/channels';
 import { parseSealingKeys } from '@carillon/core/sealing';
-import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import {
+  commonEnv,
+  mongodbEnv,
+  presenceEnv,
+  redisEnv,
+  webPushContactEnv,
+} from '@carillon/runtime/env';
 import { type AllowedHosts, parseAllowedHosts } from '@carillon/webhooks/allowed-hosts';
 import { z } from 'zod';
 import { queueList, requireCredentialKeys } from './queues.ts';
@@ -21,6 +27,7 @@ export const environment = z
     ...mongodbEnv,
     ...redisEnv,
     ...presenceEnv,
+    ...webPushContactEnv,
     /** Jobs of each queue in progress at once. */
     CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
     /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; while it does, other pushes wait for a free slot. The same in all workers. */

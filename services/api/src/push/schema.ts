@@ -13,7 +13,7 @@ export const acceptedResponse = z
         .meta({ description: 'Device tokens that do not belong to a device of the app.' }),
       warnings: z.array(z.string()).optional().meta({
         description:
-          'Unknown fields whose names are similar to known ones. These fields are ignored.',
+          'Unknown fields whose names are similar to known ones; these fields are ignored. Also whether Apple refuses pushes to Safari because Web Push has no contact.',
       }),
     }),
   })
