@@ -124,12 +124,14 @@ test('the response to a repeated request has the warnings too', async () => {
 const NO_CONTACT = 'Web Push has no contact: Apple refuses pushes to Safari.';
 
 test('a push to a browser of an app without a contact has a warning, others have none', async () => {
+  await runCarillonJson(stack.home, 'credential', 'web-push', '--app', stack.dev.app);
   const [browser, topic] = [await registerBrowser(stack.dev), 'browsers-and-others'];
   for (const one of [browser.token, token])
     await stack.api('POST', '/topics/subscribe', { token: one, topics: [topic] });
   const schedule = Math.floor(Date.now() / 1_000) + 86_400;
   const warnedOf = async (fields: object) => (await push(fields)).json.info;
   const warnings = [NO_CONTACT];
+  await until(async () => 'warnings' in (await warnedOf({ to: browser.token })));
   expect(await warnedOf({ to: browser.token })).toEqual({ devices: 1, failed: [], warnings });
   expect(await warnedOf({ to: `/topics/${topic}` })).toEqual({ devices: 2, failed: [], warnings });
   expect(await warnedOf({ to: `/topics/${topic}`, schedule })).toMatchObject({ warnings });

@@ -75,7 +75,7 @@ test('apps without a contact that Apple accepts, once they have browsers of Appl
   const key = (app: string, contact: string) => ({
     ...{ _id: `${app}:web-push`, app, channel: 'web-push' as const, about: { contact } },
   });
-  const [OTHER, THIRD] = ['a'.repeat(24), 'b'.repeat(24)];
+  const [OTHER, THIRD] = ['1'.repeat(24), '2'.repeat(24)];
   const { db } = database;
   expect(await find('web push contact')).toMatchObject({ ok: true, detail: 'every app has one' });
   await insertDocuments(db, 'credentials', key(APP, 'mailto:push@carillon.invalid'));

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createTestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { registerSimulatedBrowser } from '../support/providers/devices.ts';
@@ -16,17 +15,17 @@ afterAll(() => fixture?.close());
 
 test('a new app sends to Safari with the contact of the deployment, and nothing warns', async () => {
   const { sandbox, stack, store } = fixture;
-  const tenant = await createTestTenant(stack);
+  const { dev } = stack;
   await sandbox.setFaults('web-push', { checkContact: true });
-  const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
-  const push = await send(tenant, browser.token);
+  const browser = await registerSimulatedBrowser(dev, sandbox);
+  const push = await send(stack, browser.token);
   expect(push.info).toEqual({ devices: 1, failed: [] });
   expect(await untilFinal(store, push, browser.token)).toEqual({ outcome: 'sent' });
 
   const listed = await runCarillonJson<{ id: string; contact?: string; warning?: string }[]>(
-    ...[stack.home, 'credential', 'list', '--app', tenant.app],
+    ...[stack.home, 'credential', 'list', '--app', dev.app],
   );
-  const [pair] = listed.filter(({ id }) => id === `${tenant.app}:web-push`);
+  const [pair] = listed.filter(({ id }) => id === `${dev.app}:web-push`);
   expect([pair?.contact, pair?.warning]).toEqual([WEB_PUSH_CONTACT, undefined]);
   const findings = await runCarillonJson<{ check: string; detail: string }[]>(stack.home, 'doctor');
   expect(findings.find(({ check }) => check === 'web push contact')?.detail).toMatch(

@@ -8,7 +8,7 @@ export interface KeyOwner {
   keyId: string;
   app: AppDocument;
   account: AccountDocument;
-  /** Contact of the app's key pair for Web Push. */
+  /** Contact of the app's key pair for Web Push; empty if the pair has none, undefined without a pair. */
   webPushContact?: string | undefined;
 }
 
@@ -78,7 +78,8 @@ export function createKeys(db: Db, clock: Clock) {
     for (const { _id: keyId, digest, apps, accounts, webPush } of found) {
       const [app] = apps;
       const [account] = accounts;
-      const webPushContact = webPush[0]?.about.contact;
+      const [pair] = webPush;
+      const webPushContact = pair && (pair.about.contact ?? '');
       if (app !== undefined && account !== undefined)
         owners.set(digest, { keyId, app, account, webPushContact });
     }

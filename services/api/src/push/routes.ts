@@ -73,7 +73,8 @@ export function pushRoutes(
     if (repeated !== undefined) return repeated;
     assertAwaited();
     const request = parsePush(body, app, store.clock.now());
-    const lacksWebPushContact = chooseContact(ownContact, webPushContact) === undefined;
+    const lacksWebPushContact =
+      ownContact !== undefined && chooseContact(ownContact, webPushContact) === undefined;
     const origin = { idempotency, trace, lacksWebPushContact, beforeStore: assertAwaited };
     const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
     return isForOneDevice(request) ? gather(acceptNow) : acceptNow();
