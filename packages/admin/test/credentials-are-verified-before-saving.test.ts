@@ -177,6 +177,11 @@ describe('a key pair for Web Push', () => {
       'needs its private key',
       ['privateKey'],
     ],
+  ]);
+});
+
+describe('the contact of a key pair', () => {
+  testRejected([
     ...[
       ...['me', 'you@mail.net', 'mailto:', 'mailto:mail.net', 'mailto:a@b@mail.net', 'mailto:you@'],
       ...['mailto: you@mail.net', 'mailto:You <you@mail.net>', '<mailto:you@mail.net>'],

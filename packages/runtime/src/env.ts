@@ -119,15 +119,14 @@ export const webPushContact = z.string().superRefine((contact, context) => {
 
 /** Variables of the processes that sign requests to push services, or that warn when their contact is missing. */
 export const webPushContactEnv = {
-  /** Contact for push services, of all apps without one of their own: `mailto:` with an address, or an `https:` URL, at a domain that you own. Without it Apple refuses pushes to Safari. The same in all processes. */
+  /** Contact for push services of apps without one of their own: a `mailto:` or `https:` URL of your domain. Without it Apple refuses pushes to Safari. */
   WEB_PUSH_CONTACT: webPushContact.optional(),
 };
 
 /** Variables of services that stand behind a load balancer. */
 export const stopDelayEnv = {
   /**
-   * Seconds for which a process continues to serve after SIGTERM while /readyz returns 503, so that load balancers
-   * remove it first.
+   * Seconds for which a process serves after SIGTERM while /readyz returns 503, so that load balancers remove it first.
    */
   STOP_DELAY_SECONDS: z.coerce.number().min(0).max(300).default(0),
 };

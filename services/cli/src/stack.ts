@@ -27,7 +27,7 @@ export const environmentSchema = z.object({
   API_KEY_PEPPER: z.string().min(32).optional(),
   /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. */
   CREDENTIAL_KEYS: z.string().optional(),
-  /** Contact for push services that the services have, for `doctor` and `credential list`. */
+  /** As the services have it, for `doctor` and `credential list`. */
   WEB_PUSH_CONTACT: webPushContact.optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
@@ -39,7 +39,7 @@ export const environmentSchema = z.object({
   CARILLON_APP: z.string().optional(),
   /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
-  /** Base address of the sandbox's control API; the sandbox simulates the providers. */
+  /** Base address of the sandbox's control API. */
   CARILLON_SANDBOX: z.url({ protocol: /^https?$/ }).optional(),
 });
 
