@@ -106,7 +106,7 @@ function CredentialPanel({
           </Alert>
         )}
         {warning !== undefined && (
-          <Alert color="yellow" variant="outline" p="xs" title="Change this credential">
+          <Alert color="accent" variant="outline" p="xs" title="Change this credential">
             <Text fz="sm" className="wrap-anywhere">
               {warning}
             </Text>
