@@ -29,6 +29,8 @@ export interface PushRequest {
 
 const TOPIC_PREFIX = '/topics/';
 
+/** Maximum warnings of a response. */
+export const MAX_WARNINGS = 10;
 const MAX_WARNING_CHARACTERS = 64;
 /** Maximum fields of an object that are checked; objects written by hand have fewer. */
 const MAX_CHECKED_FIELDS = 100;
@@ -173,12 +175,15 @@ function addOneYear(ms: number): number {
 /** Lists the ignored fields of a push whose names are similar to known ones, for `info.warnings`. */
 export function findWarnings(value: Record<string, unknown>): string[] {
   const notificationFields = value.notification;
-  return [
+  const warnings = [
     ...findMisspelledFields(value, PUSH_FIELDS, ''),
     ...(isObject(notificationFields)
       ? findMisspelledFields(notificationFields, NOTIFICATION_FIELDS, 'notification.')
       : []),
-  ].map((text) => text.slice(0, MAX_WARNING_CHARACTERS).toWellFormed());
+  ];
+  return warnings
+    .slice(0, MAX_WARNINGS)
+    .map((text) => text.slice(0, MAX_WARNING_CHARACTERS).toWellFormed());
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -2,6 +2,7 @@ import { acceptPush, parseIdempotencyKey, replayIdempotent } from '@carillon/acc
 import { deletePush } from '@carillon/accept/delete-push';
 import {
   findWarnings,
+  MAX_WARNINGS,
   type PushRequest,
   parsePush,
   parseTokens,
@@ -28,9 +29,6 @@ const PUSH_BODY_BYTES = 8 * 1024 * 1024;
  * statements, their job and its claims.
  */
 const GATHER_MS = 15;
-
-/** Maximum warnings of a response. */
-const MAX_WARNINGS = 10;
 
 /** Tokens that a busy machine resolves and stores in a second. */
 const TOKENS_PER_SECOND = 20_000;
