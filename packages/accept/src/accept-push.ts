@@ -156,8 +156,10 @@ export async function acceptPush(
       ...(isWarned && { warned: true as const }),
     };
   }
-  beforeStore?.();
-  const existing = await storeUnderFreeId(store, push, audience, request.channel);
+  const existing = await storeUnderFreeId(store, push, () => {
+    beforeStore?.();
+    return storePush(store, push, audience, request.channel);
+  });
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
   processCounts.pushesAccepted += 1;
@@ -283,19 +285,18 @@ async function mergeSubscribers(
   return [...byToken.values()];
 }
 
-/** Stores a push as {@link storePush} does, under another id if another push has its id. */
-async function storeUnderFreeId(
-  store: AcceptPushStore,
+/** Calls `storeIt` again with another id of the push for as long as another push has its id. */
+async function storeUnderFreeId<T>(
+  { clock }: Pick<Store, 'clock'>,
   push: PushDocument,
-  audience: Audience,
-  onlyChannel: Channel | undefined,
-): Promise<PushDocument | undefined> {
+  storeIt: () => Promise<T>,
+): Promise<T> {
   for (;;) {
     try {
-      return await storePush(store, push, audience, onlyChannel);
+      return await storeIt();
     } catch (error) {
       if (!(error instanceof PushIdInUse)) throw error;
-      push._id = newPushId(store.clock.now(), push.dueAt?.getTime());
+      push._id = newPushId(clock.now(), push.dueAt?.getTime());
     }
   }
 }

@@ -14,8 +14,10 @@ function takeFromPool(count: number): Buffer {
   return pool.subarray(poolUsed - count, poolUsed);
 }
 
-/** Milliseconds by which a push may be accepted before it is due: 35 bits, more than the year that a schedule may be ahead. */
-const MAX_LEAD_MS = 2 ** 35 - 1;
+/** Milliseconds that the order of a scheduled push can tell: 35 bits. */
+const ORDER_MS = 2 ** 35;
+/** Milliseconds before its due time at which a push is accepted at most: a year is less. The rest is for those that are late. */
+const MAX_LEAD_MS = ORDER_MS - 2 ** 30;
 /** Parts of a millisecond that ids distinguish: 12 bits, which a double has left for the fraction of a time of this era. */
 const TICKS_PER_MS = 2 ** 12;
 /** Highest bit of the order of a push that is not scheduled: of the pushes for one moment it was accepted last. */
@@ -23,8 +25,8 @@ const SENT_AT_ONCE = 0x80;
 
 /**
  * Creates a push id: 24 hex characters, 48 bits of milliseconds and 48 bits of order, so that ids sort by due time, then by
- * acceptance (guarantees G5 and G9). The order of a scheduled push is the time of its acceptance, so two
- * processes may create the same id; other pushes have a random order.
+ * acceptance (guarantees G5 and G9). The order of a scheduled push is the time of its acceptance, so
+ * processes may create the same id in the same moment; other pushes have a random order.
  *
  * @param acceptedMs milliseconds since 1970, with their fraction
  * @param dueMs of a scheduled push
@@ -35,8 +37,8 @@ export function newPushId(acceptedMs: number, dueMs?: number): string {
     random[0] = (random[0] ?? 0) | SENT_AT_ONCE;
     return toIdPrefix(acceptedMs) + random.toString('hex');
   }
-  const sinceEarliestMs = Math.max(0, MAX_LEAD_MS - Math.max(0, dueMs - acceptedMs));
-  const ticks = Math.floor(sinceEarliestMs * TICKS_PER_MS);
+  const sinceEarliestMs = Math.max(0, MAX_LEAD_MS - (dueMs - acceptedMs));
+  const ticks = Math.floor(Math.min(ORDER_MS - 1, sinceEarliestMs) * TICKS_PER_MS);
   return toIdPrefix(dueMs) + ticks.toString(16).padStart(12, '0');
 }
 

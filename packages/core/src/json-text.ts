@@ -20,6 +20,10 @@ function invalidBody(problem: string): ApiError {
   return new ApiError('INVALID_PARAM', `The request body ${problem}.`);
 }
 
+function isWhiteSpace(code: number): boolean {
+  return code === 32 || code === 10 || code === 13 || code === 9;
+}
+
 /** Returns the index after the string that starts at `start`. */
 function findStringEnd(text: string, start: number): number {
   let end = start;
@@ -148,6 +152,35 @@ export function removeFields(text: string, names: readonly string[]): string {
   return removedCount === 0 ? text : `{${kept.join(',')}}`;
 }
 
+/** Fields, and strings with escapes, of a text that is made canonical: far more than a push with the longest payload has. */
+const MAX_CANONICAL_FIELDS = 10_000;
+/** Gaps of white space in such a text: more than a push has with all its tokens, each on a line of its own. */
+const MAX_CANONICAL_GAPS = 250_000;
+
+/** Checks that a canonical text takes little time: each field, string with an escape and gap of white space costs some. */
+function isQuickToCanonicalize(text: string): boolean {
+  let [fields, gaps] = [0, 0];
+  let backslash = text.indexOf('\\');
+  let isInGap = false;
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    const wasInGap = isInGap;
+    isInGap = isWhiteSpace(code);
+    if (isInGap && !wasInGap) gaps += 1;
+    if (code === COLON) fields += 1;
+    if (code === QUOTE) {
+      const end = findStringEnd(text, i);
+      if (backslash >= 0 && backslash < end) {
+        fields += 1;
+        backslash = text.indexOf('\\', end);
+      }
+      i = end - 1;
+    }
+    if (fields > MAX_CANONICAL_FIELDS || gaps > MAX_CANONICAL_GAPS) return false;
+  }
+  return true;
+}
+
 /** An object of a JSON text, while its fields are read. */
 interface OpenObject {
   /** The text before the object: what was rewritten of it, and the start of the rest. */
@@ -165,10 +198,12 @@ interface OpenObject {
  * their text. A field given twice stays given twice, in its order, because the payload is delivered so.
  *
  * No recursion, and texts are concatenated instead of joined, so that no depth of nesting costs more than its length.
+ * A text that is made to take long is returned as it is.
  *
  * @param text must be valid
  */
 export function canonicalizeJson(text: string): string {
+  if (!isQuickToCanonicalize(text)) return text;
   const compact = compactJson(text);
   /** The containers around the position; undefined for a list. */
   const around: (OpenObject | undefined)[] = [];
@@ -257,7 +292,7 @@ export function compactJson(text: string): string {
         copyFrom = end;
       }
       i = end - 1;
-    } else if (code === 32 || code === 10 || code === 13 || code === 9) {
+    } else if (isWhiteSpace(code)) {
       result += text.slice(copyFrom, i);
       copyFrom = i + 1;
     }

@@ -33,10 +33,11 @@ describe('ids', () => {
   test('of scheduled pushes sort by due time, then by acceptance, before those of pushes accepted at the due time', () => {
     const yearMs = 366 * 86_400_000;
     const dueMs = 1_790_000_000_000;
-    const accepted = [dueMs - yearMs, dueMs - yearMs + 0.25, dueMs - 1.25, dueMs - 1, dueMs];
+    const before = [dueMs - yearMs, dueMs - yearMs + 0.25, dueMs - 1.25, dueMs - 1];
+    const late = [dueMs, dueMs + 0.5, dueMs + 3_000, dueMs + 86_400_000];
     const ids = [
       newPushId(dueMs - 1),
-      ...accepted.map((acceptedMs) => newPushId(acceptedMs, dueMs)),
+      ...[...before, ...late].map((acceptedMs) => newPushId(acceptedMs, dueMs)),
       newPushId(dueMs),
       newPushId(dueMs - yearMs, dueMs + 1_000),
     ];

@@ -136,6 +136,26 @@ describe('a canonical text', () => {
     expect(canonicalizeJson(one) === canonicalizeJson(nest('{"a":[', '],"b":1}'))).toBe(true);
     expect(canonicalizeJson(one) === nest('{"a":[', '],"b":1}')).toBe(true);
   });
+
+  test('is made of a request with all tokens, each on a line of its own', () => {
+    const to = Array.from({ length: LIMITS.tokensPerPush }, (_, n) => `${n}`.padStart(22, '0'));
+    const [one, other] = [
+      { to, data: {} },
+      { data: {}, to },
+    ];
+    expect(
+      canonicalizeJson(JSON.stringify(one, null, 4)) === canonicalizeJson(JSON.stringify(other)),
+    ).toBe(true);
+  });
+
+  test.each([
+    ['fields', '{"b":1,"a":2}'],
+    ['gaps', '1 , 2'],
+    ['escapes', '"\\u0061"'],
+  ])('is not made of a text with %s without end', (_, item) => {
+    const text = `[${Array(200_000).fill(item)}]`;
+    expect(canonicalizeJson(text) === text).toBe(true);
+  });
 });
 
 test('every text is read as it was written', () => {

@@ -5,7 +5,7 @@ import type { Batch } from './documents.ts';
 
 /*
  * A worker stores the latencies of the receipts that it has waited for in `ms`. It writes all of a batch together, when
- * it closes the batch, saves its progress or releases it; the next worker takes them over. A gateway records every
+ * it closes the batch or saves its progress; the next worker takes them over. A gateway records every
  * other receipt, such as that of a device that was offline, in `got`, with its time in `gotAt`. `gotAt` is a sparse
  * map, because operators can't change bytes of `ms`. It holds the time and not the latency, so that one statement
  * records the receipts of many pushes.

@@ -88,17 +88,20 @@ test('by the worker that saves its outcome, and not by the next one that settles
   expect(count()).toEqual({ ...saved, gone: 2 });
 });
 
-test('as delivered while a receipt may override what its provider has responded, else as sent', async () => {
-  const { id } = await insertPush(database, newTokens(3));
+test('as delivered while a receipt may override what its provider has responded, else as that', async () => {
+  const { id } = await insertPush(database, newTokens(6));
   const count = startCounting();
   const worker = await startWorker(id, LEASE_MS);
+  worker.recordOutcome(0, failureCode('bad-provider-address'));
+  worker.recordOutcome(1, OUTCOMES.gone);
+  worker.recordOutcome(2, OUTCOMES.gone);
   worker.recordRemaining(OUTCOMES.sent);
-  await worker.save((position) => position < 2);
+  await worker.save((position) => position < 5);
   expect(count()).toEqual({ sent: 1 });
-  for (const position of [0, 2]) worker.recordReceipt(position);
+  for (const position of [0, 1, 3, 5]) worker.recordReceipt(position);
   await worker.settle();
-  expect(count()).toEqual({ sent: 2, delivered: 1 });
-  expect(measured.filter((latencyMs) => latencyMs > 0)).toHaveLength(1);
+  expect(count()).toEqual({ sent: 2, delivered: 3, gone: 1 });
+  expect(measured.filter((latencyMs) => latencyMs > 0)).toHaveLength(3);
 });
 
 test('as delivered from the inbox, and not by the worker that takes over from one that was killed', async () => {

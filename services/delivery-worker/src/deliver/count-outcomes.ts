@@ -16,7 +16,7 @@ export interface OutcomeCounter {
   /**
    * Counts the recipients that had no outcome before a write. Called once the write has succeeded.
    *
-   * @param mayBeReceived checks whether a receipt may still override `sent`: the recipient is counted with a later write
+   * @param mayBeReceived checks whether a receipt may still override an outcome: the recipient is counted with a later write
    */
   count(stored: StoredOutcomes, mayBeReceived?: (position: number) => boolean): void;
   /** Checks whether all of these outcomes are stored and counted. */
@@ -41,7 +41,7 @@ export function createOutcomeCounter(
       const ended: number[] = [];
       for (const [position, code] of outcomes.entries()) {
         if (code === counted[position]) continue;
-        if (code === OUTCOMES.sent && mayBeReceived(position)) continue;
+        if (code !== OUTCOMES.delivered && mayBeReceived(position)) continue;
         if (counted[position] === OUTCOMES.pending) ended.push(position);
         counted[position] = code;
       }

@@ -55,7 +55,7 @@ export function createApnsWithMqtt(
     void dispatching.then((results) => {
       received = results;
     });
-    // A receipt overrides what APNs has responded, so that a recipient counts as sent only when none can come.
+    // A receipt overrides any response of APNs: a recipient is counted once this worker waits for none.
     const mayBeReceived = (position: number) =>
       received === undefined || received.get(position) === 'acknowledged';
     const save: Delivery['save'] = (deferred) => delivery.save(deferred, mayBeReceived);
