@@ -9,6 +9,7 @@ import {
   toReportedOutcome,
 } from '@carillon/core/outcomes';
 import { toBytes } from '@carillon/store/bytes';
+import { WITHOUT_HASHES } from '@carillon/store/create-batches';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from '@carillon/store/documents';
 import { primaryBatches } from '@carillon/store/final-outcomes';
 import { listLateLatencies } from '@carillon/store/receipt-times';
@@ -92,7 +93,7 @@ const SUMMARY_FIELDS = {
 type CountedBatch = Pick<Batch, 'channel' | 'ms' | 'gotAt'> & Parameters<typeof outcomeCodes>[0];
 
 /** Filters pushes whose documents are kept; pushes that were never accepted are left out. */
-function keptPushes(app: string) {
+export function keptPushes(app: string) {
   return {
     app,
     state: { $in: ['scheduled', 'open', 'finished', 'deleted'] as const },
@@ -116,7 +117,7 @@ export function createPushOutcomes(db: Db) {
   const find = async (app: string, id: string): Promise<ReportedPush | undefined> =>
     (await pushes.findOne<ReportedPush>(
       { _id: id, ...keptPushes(app) },
-      { projection: { data: 0, options: 0, idempotency: 0, audience: 0 } },
+      { projection: { ...WITHOUT_HASHES, data: 0, options: 0, idempotency: 0, audience: 0 } },
     )) ?? undefined;
 
   return {

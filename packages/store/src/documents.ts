@@ -348,6 +348,8 @@ export interface PushDocument {
   devices: number;
   fan: FanOutProgress;
   work?: Batch;
+  /** In a push with `work`: as in {@link BatchDocument}. */
+  tokenHashes?: number[];
   /** The webhooks to which the push is reported, decided when it was accepted. */
   notify?: NotifyEntry[];
   /** While a report keeps the push past its retention: the latest time of its removal. */
@@ -368,6 +370,11 @@ export interface BatchDocument {
   from: string;
   to: string;
   work: Batch;
+  /**
+   * Hashes of the recipients' tokens (core/batch), by which the pushes of a device are found. Beside `work`, so that no
+   * claim reads them. Absent in fallback batches: the batch that holds the outcomes leads to them.
+   */
+  tokenHashes?: number[];
   /** The webhooks to which the recipients are reported. */
   notify?: NotifyEntry[];
 }

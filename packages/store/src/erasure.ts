@@ -1,4 +1,4 @@
-import { ERASED_TOKEN, eraseToken, splitTokens } from '@carillon/core/batch';
+import { ERASED_TOKEN, eraseToken, hashToken, splitTokens } from '@carillon/core/batch';
 import type { Collection, Db } from 'mongodb';
 import type { BatchDocument, DeviceDocument, PushDocument, WebhookDocument } from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
@@ -99,13 +99,13 @@ async function eraseFromHeads(
     const found = await pushes
       .find(
         { ...filter, $or: [{ 'work.tokens': contains }, { 'audience.tokens': contains }] },
-        { projection: { 'work.tokens': 1, 'audience.tokens': 1 } },
+        { projection: { 'work.tokens': 1, 'audience.tokens': 1, tokenHashes: 1 } },
       )
       .limit(PUSHES_PER_STEP)
       .toArray();
     if (found.length === 0) return rewritten;
     const { modifiedCount } = await pushes.bulkWrite(
-      found.map(({ _id, work, audience }) => {
+      found.map(({ _id, work, audience, tokenHashes }) => {
         const fields = {
           ...(work && { 'work.tokens': work.tokens }),
           ...(audience && { 'audience.tokens': audience.tokens }),
@@ -114,10 +114,12 @@ async function eraseFromHeads(
           name,
           eraseToken(tokens, token),
         ]);
-        // Only another erasure changes the tokens: then it is read again.
-        return {
-          updateOne: { filter: { _id, ...fields }, update: { $set: Object.fromEntries(erased) } },
+        const update = {
+          ...Object.fromEntries(erased),
+          ...(work && tokenHashes && hashesWithout(work.tokens, token)),
         };
+        // Only another erasure changes the tokens: then it is read again.
+        return { updateOne: { filter: { _id, ...fields }, update: { $set: update } } };
       }),
       { ordered: false },
     );
@@ -139,21 +141,28 @@ async function eraseFromBatches(
           ...{ push: { $in: [...ids] }, from: { $lte: token }, to: { $gte: token } },
           'work.tokens': { $regex: `(^| )${token}( |$)` },
         },
-        { projection: { 'work.tokens': 1, from: 1, to: 1 }, hint: RECIPIENT_INDEX },
+        { projection: { 'work.tokens': 1, tokenHashes: 1 }, hint: RECIPIENT_INDEX },
       )
       .limit(PUSHES_PER_STEP)
       .toArray();
     if (found.length === 0) return rewritten;
     const { modifiedCount } = await batches.bulkWrite(
-      found.map(({ _id, work: { tokens } }) => {
+      found.map(({ _id, work: { tokens }, tokenHashes }) => {
         const erased = eraseToken(tokens, token);
         const remaining = splitTokens(erased).filter((one) => one !== ERASED_TOKEN);
         const [from, to] = [remaining.at(0) ?? '', remaining.at(-1) ?? ''];
-        const update = { $set: { 'work.tokens': erased, from, to } };
+        const hashes = tokenHashes && hashesWithout(tokens, token);
+        const update = { $set: { 'work.tokens': erased, from, to, ...hashes } };
         return { updateOne: { filter: { _id, 'work.tokens': tokens }, update } };
       }),
       { ordered: false },
     );
     rewritten += modifiedCount;
   }
+}
+
+/** Hashes the tokens that stay: another device may have the same hash. */
+function hashesWithout(joined: string, token: string): Pick<BatchDocument, 'tokenHashes'> {
+  const remaining = splitTokens(joined).filter((one) => one !== token && one !== ERASED_TOKEN);
+  return { tokenHashes: remaining.map(hashToken) };
 }

@@ -7,6 +7,7 @@ import { countFailures, countRecipients, processCounts } from '@carillon/core/pr
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
+import { WITHOUT_HASHES } from './create-batches.ts';
 import type {
   Batch,
   BatchDocument,
@@ -87,7 +88,8 @@ export async function* iterateBatches(
     yield { id: push._id, work: push.work, isReported: push.notify !== undefined };
     return;
   }
-  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id)))
+  const stored = batches.find(primaryBatches(push._id), { projection: WITHOUT_HASHES });
+  for await (const { _id, work, notify } of stored)
     yield { id: _id, work, isReported: notify !== undefined };
 }
 

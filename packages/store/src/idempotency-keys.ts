@@ -1,6 +1,7 @@
 import type { Collection } from 'mongodb';
 import { abandonOne, IS_LEASE_EXPIRED } from './accepting-lease.ts';
 import type { Clock } from './clock.ts';
+import { WITHOUT_HASHES } from './create-batches.ts';
 import type { PushDocument } from './documents.ts';
 
 /** Validity of an idempotency key (guarantee G2). */
@@ -34,7 +35,10 @@ export function createIdempotencyKeys(pushes: Collection<PushDocument>, clock: P
      * state `accepting` whose lease has ended is abandoned, which frees its key.
      */
     async findByIdempotencyKey(app: string, key: string): Promise<PushDocument | undefined> {
-      const found = await pushes.findOne({ app, 'idempotency.key': key });
+      const found = await pushes.findOne(
+        { app, 'idempotency.key': key },
+        { projection: WITHOUT_HASHES },
+      );
       return found !== null && (await isInUse(found)) ? findDurable(found) : undefined;
     },
 
@@ -45,7 +49,10 @@ export function createIdempotencyKeys(pushes: Collection<PushDocument>, clock: P
      * @returns undefined if the key is free
      */
     async findConflict(app: string, key: string): Promise<PushDocument | undefined> {
-      const earlier = await pushes.findOne({ app, 'idempotency.key': key });
+      const earlier = await pushes.findOne(
+        { app, 'idempotency.key': key },
+        { projection: WITHOUT_HASHES },
+      );
       if (earlier === null) return undefined;
       if (await isInUse(earlier)) return findDurable(earlier);
       await pushes.updateOne({ _id: earlier._id }, { $unset: { idempotency: true } });

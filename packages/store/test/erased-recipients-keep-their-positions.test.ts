@@ -1,4 +1,4 @@
-import { ERASED_TOKEN } from '@carillon/core/batch';
+import { ERASED_TOKEN, hashToken } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
@@ -62,6 +62,13 @@ test.each(SHAPES)('of a push with its recipients %s', async (shape) => {
         outcome: 'delivered',
       });
     expect(await store.recipients.findOne(head, erased)).toBeUndefined();
+    // Not even the hash is left, by which the others' pushes are found.
+    const ofErased = { tokenHashes: hashToken(erased) };
+    expect(await database.pushes.countDocuments(ofErased)).toBe(0);
+    expect(await database.batches.countDocuments(ofErased)).toBe(0);
+    const page = { app: APP, token: pending, before: 'g', limit: 1 };
+    const { pushes } = await store.pushesOfDevice.list(page);
+    expect(pushes.map((one) => one.push._id)).toEqual([push.id]);
   }
 });
 
