@@ -14,8 +14,8 @@ const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from the constan
 
 The column *set by* names what changes a limit: the plan or \`carillon account limit\` (account), \`carillon app set\` (app), or a
 setting. \`ADDRESS_LIMITS=off\` disables all limits by client address. [settings.md](../run/settings.md) has further limits, which
-each process gets (\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`); [security.md](../run/security.md) explains how all
-of them work together.
+each process gets (\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`); [security.md](../run/security.md) explains how
+they work together.
 `;
 
 /** What is limited, the limit, what happens above it, and what sets it. */
@@ -24,7 +24,7 @@ type Row = readonly [string, string, string] | readonly [string, string, string,
 function contentRows(): Row[] {
   const timeToLive = `${days(LIMITS.timeToLiveMax)}; default ${days(LIMITS.timeToLiveDefault)}`;
   return [
-    ['device tokens of a push', count(LIMITS.tokensPerPush), '400'],
+    ['device tokens of a push, with repeats', count(LIMITS.tokensPerPush), '400'],
     ['topics of a push, with any number of subscribers', count(LIMITS.topicsPerPush), '400'],
     ['characters of `data` as JSON', count(LIMITS.payloadCharacters), '400', 'app'],
     ['levels of nesting in `data`', count(LIMITS.payloadDepth), '400'],

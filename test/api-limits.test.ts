@@ -42,6 +42,14 @@ describe('a push takes 100,000 tokens', () => {
     expect(await push({ to: [first], tokens: others })).toMatchObject({ status: 200 });
     expect(await push({ to: [first], tokens: [...others, 'one more'] })).toMatchObject(REFUSED);
   });
+
+  test('counted with those that repeat, in one list or in several', async () => {
+    const repeated = list(100_000, () => token);
+    const accepted = await push({ to: repeated });
+    expect(accepted).toMatchObject({ status: 200, json: { info: { devices: 1, failed: [] } } });
+    expect(await push({ to: [...repeated, token] })).toMatchObject(REFUSED);
+    expect(await push({ to: token, registration_ids: repeated })).toMatchObject(REFUSED);
+  });
 });
 
 describe('a payload has 4,096 characters as stringified JSON', () => {

@@ -101,6 +101,69 @@ test('unknown fields that resemble known ones are named, others are not', async 
   expect((await push({ extra: 1 })).json.info).toEqual({ devices: 1, failed: [] });
 });
 
+test('fields of other services are named, with ours', async () => {
+  const fields = { ttl: 60, contents: { en: 'Hi' }, include_aliases: {}, priority: 10 };
+  const { json } = await push({
+    ...{ ...fields, image: 'x', android: {}, apns: {}, message: { token: 'x' } },
+    notification: { title: 'T', image: 'x' },
+  });
+  expect(json.info).toEqual({
+    devices: 1,
+    failed: [],
+    warnings: [
+      'ttl: ignored; use time_to_live',
+      'contents: ignored; use data or notification.body',
+      'include_aliases: ignored; use to',
+      'priority: ignored; there is no such field',
+      'image: ignored; put it into data',
+      'android: ignored; Android devices get data',
+      'apns: ignored; use notification',
+      'message: ignored; put its fields at the top level',
+      'notification.image: ignored; put it into data',
+    ],
+  });
+});
+
+test.each([
+  [
+    { message: { token: 'x', data: {} } },
+    'data" is missing; it must be an object (message: ignored; put its fields at the top level).',
+  ],
+  [
+    { to: 'x', contents: { en: 'Hi' } },
+    'data" is missing; it must be an object (contents: ignored; use data or notification.body).',
+  ],
+  [
+    { include_aliases: { a: ['x'] }, data: {} },
+    'to" is missing (include_aliases: ignored; use to).',
+  ],
+  [{ token: 'x', data: {} }, 'to" is missing (token: did you mean tokens?).'],
+  [
+    { message: {}, data: '{' },
+    'to" is missing (message: ignored; put its fields at the top level).',
+  ],
+  [{ to: 'x', data: null }, 'data" is missing; it must be an object.'],
+  [{ to: null, data: {} }, 'to" is missing.'],
+])('the error of %j names the field that was meant', async (body, text) => {
+  expect(await stack.api('POST', '/push', body)).toMatchObject({
+    status: 400,
+    json: { code: 'INVALID_PARAM', error: `The parameter "${text}` },
+  });
+});
+
+test('fields of data that a channel replaces are named, others are not', async () => {
+  const data = { aps: {}, _pushyId: 'x', _pushyCollapseKey: 'x', in: { aps: 1 } };
+  const replaced = [
+    'data.aps: replaced by ours for iOS devices',
+    'data._pushyId: replaced by ours for iOS devices and browsers',
+  ];
+  expect((await push({ data })).json.info).toMatchObject({ warnings: replaced });
+  expect((await push({ data, collapse_key: 'k' })).json.info).toMatchObject({
+    warnings: [...replaced, 'data._pushyCollapseKey: replaced by collapse_key for browsers'],
+  });
+  expect((await push({ data: { in: data } })).json.info).not.toHaveProperty('warnings');
+});
+
 test('a response has at most ten warnings, of at most 64 characters', async () => {
   const names = Array.from({ length: 30 }, (_, n) => `${'_'.repeat(n + 1)}time_to_live`);
   const { json } = await push(Object.fromEntries(names.map((name) => [name, 1])));

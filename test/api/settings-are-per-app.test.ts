@@ -82,6 +82,10 @@ async function allowDataString({ tenant, set, push, pushUntil }: App): Promise<v
   const { json } = await pushUntil(asText, ACCEPTED);
   const { text } = await tenant.api('GET', `/pushes/${String(json.id)}`);
   expect(text).toContain('"payload":{"n":12345678901234567890,"a":[1.0]}');
+  const warned = await pushUntil({ data: '{"\\u0061ps":{}}' }, ACCEPTED);
+  expect(warned.json.info).toMatchObject({
+    warnings: ['data.aps: replaced by ours for iOS devices'],
+  });
   for (const data of ['Hello', '[1]', '"x"', 'null', '{"a":']) {
     // A process that does not allow texts yet gives another reason.
     const refusal = await until(async () => {

@@ -90,6 +90,32 @@ test('another body under the same key is refused and sends nothing', async () =>
   await expectArrivals(device, 1);
 });
 
+test('a body with its keys in another order, other white space and escapes is the same', async () => {
+  const device = await fleet.online();
+  const key = randomUUID();
+  const one = `{"to":"${device.token}","data":{"b":[1.0,{"d":1,"c":"é"}],"a":1}}`;
+  const other = `{ "data": {"a":1, "b": [1.0, {"c":"\\u00e9","d":1}]},\n"to":"${device.token}"}`;
+  const first = await pushWithIdempotencyKey(stack.dev, key, one);
+  const second = await pushWithIdempotencyKey(stack.dev, key, other);
+  expect(first.status).toBe(200);
+  expect({ status: second.status, text: second.text }).toEqual({ status: 200, text: first.text });
+  await expectArrivals(device, 1);
+});
+
+test.each([
+  ['a list in another order', '{"a":[2,1],"n":1}'],
+  ['a number written in another way', '{"a":[1,2],"n":1.0}'],
+  ['a field twice', '{"a":[1,2],"n":1,"n":1}'],
+  ['a field in another object', '{"a":[1,2]},"n":{}'],
+])('%s is another body', async (_what, data) => {
+  const { token } = await fleet.offline();
+  const key = randomUUID();
+  const send = (text: string) =>
+    pushWithIdempotencyKey(stack.dev, key, `{"to":"${token}","data":${text}}`);
+  expect((await send('{"a":[1,2],"n":1}')).status).toBe(200);
+  expect(await send(data)).toMatchObject({ status: 400, json: { code: 'INVALID_PARAM' } });
+});
+
 test('twenty at once to several batches are one push; a 5xx is repeated', async () => {
   const pool = await createDevicePool(stack, mongo, { registered: 1_500, real: 0 });
   const key = randomUUID();

@@ -134,10 +134,10 @@ test('over its connection and over APNs, and its receipt makes the push delivere
   expect((await getDeviceInfo(tenant, iphone.token)).pending_notifications).toEqual([]);
 });
 
-test('a payload with an id of its own has our id too, over both channels, also with time to live 0', async () => {
-  const fields = { data: { _pushyId: 'theirs', n: 1 }, time_to_live: 0 };
+test('a payload with an id of its own has our id instead, over both channels, also with time to live 0', async () => {
+  const fields = { data: { _pushyId: 'theirs', aps: {}, n: 1 }, time_to_live: 0 };
   const { push } = await untilDelivered(() => send(tenant, iphone.token, fields));
-  expect(await untilArrived(push)).toBe(`{"_pushyId":"theirs","n":1,"_pushyId":"${push.id}"}`);
+  expect(await untilArrived(push)).toBe(`{"aps":{},"n":1,"_pushyId":"${push.id}"}`);
   expect((await requestsTo(push, iphone))[0]?.payload).toMatchObject({ _pushyId: push.id });
 });
 

@@ -82,6 +82,45 @@ test('Electron, Python, Android, iOS and web devices, each over its own channel'
   expect(await sandbox.received(push.id)).toHaveLength(3);
 });
 
+test('a push that only wakes the app is sent as one over each channel, and our fields win', async () => {
+  const { sandbox, store } = fixture;
+  const iphone = await registerIphone(tenant.dev);
+  const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
+  const android = await registerAndroid(tenant.dev);
+  const tokens = [iphone, browser, android].map(({ token }) => token);
+  const data = '{"aps":{"alert":"theirs"},"n":1.0,"\\u005fpushyId":"theirs","in":{"aps":1}}';
+  const fields = '"content_available":true,"notification":{"title":"","thread_id":"t"}';
+  const body = `{"to":${JSON.stringify(tokens)},"data":${data},${fields}}`;
+  const { json: push } = await tenant.api<{ id: string; info: object }>('POST', '/push', body);
+  expect(push.info).toEqual({
+    devices: 3,
+    failed: [],
+    warnings: [
+      'data.aps: replaced by ours for iOS devices',
+      'data._pushyId: replaced by ours for iOS devices and browsers',
+    ],
+  });
+  for (const { token } of [iphone, browser]) {
+    expect(await untilFinal(store, push, token)).toEqual({ outcome: 'sent' });
+  }
+  await until(async () => (await receivedAt(push, android.address)).length === 1);
+  const [apns] = await receivedAt(push, iphone.address);
+  expect(apns?.headers).toMatchObject({ 'apns-push-type': 'background', 'apns-priority': '5' });
+  expect((await receivedAt(push, browser.address))[0]?.headers).toMatchObject({
+    urgency: 'normal',
+  });
+  const [fcm] = await receivedAt(push, android.address);
+  expect(fcm?.payload).toMatchObject({
+    android: { priority: 'normal' },
+    data: { payload: data.replace('\\u005f', '_') },
+  });
+  const log = await (await fetch(`${fixture.stack.dev.sandbox}/received?push=${push.id}`)).text();
+  const ours = `"_pushyId":"${push.id}"`;
+  const aps = '"aps":{"thread-id":"t","content-available":1}';
+  expect(log).toContain(`{"n":1.0,"in":{"aps":1},${aps},${ours}}`);
+  expect(log).toContain(`{"aps":{"alert":"theirs"},"n":1.0,"in":{"aps":1},${ours}}`);
+});
+
 test('an Android device that acknowledges in time gets nothing over FCM', async () => {
   const [quick, silent] = [await registerAndroid(tenant.dev), await registerAndroid(tenant.dev)];
   const push = await send(tenant, [quick.token, silent.token]);

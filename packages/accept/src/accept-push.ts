@@ -4,6 +4,7 @@ import { collapseHash, joinTokens } from '@carillon/core/batch';
 import { type Channel, channelFor } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
+import { canonicalizeJson } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
 import { processCounts } from '@carillon/core/process-counts';
 import type { Producers } from '@carillon/queue/producers';
@@ -38,7 +39,7 @@ export type AcceptPushStore = AudienceStore &
 /** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */
 export interface Idempotency {
   key: string;
-  /** SHA-256 of the request body's bytes, hex. */
+  /** SHA-256 of the request body's canonical text, hex. */
   bodyHash: string;
 }
 
@@ -77,7 +78,13 @@ const DUE_MARGIN_MS = 30;
  */
 const MAX_DUE_JOB_DELAY_MS = 86_400_000;
 
-/** Reads the header `Idempotency-Key`. @throws ApiError INVALID_PARAM */
+/**
+ * Reads the header `Idempotency-Key`. The same JSON with its keys in another order is the same body: some clients
+ * serialize a map anew for each try.
+ *
+ * @param bodyText must be valid JSON
+ * @throws ApiError INVALID_PARAM
+ */
 export function parseIdempotencyKey(
   header: string | undefined,
   bodyText: string,
@@ -86,7 +93,8 @@ export function parseIdempotencyKey(
   if (!KEY_PATTERN.test(header)) {
     throw new ApiError('INVALID_PARAM', 'The Idempotency-Key must be 1 to 255 ASCII characters.');
   }
-  return { key: header, bodyHash: createHash('sha256').update(bodyText).digest('hex') };
+  const text = canonicalizeJson(bodyText);
+  return { key: header, bodyHash: createHash('sha256').update(text).digest('hex') };
 }
 
 /**

@@ -42,6 +42,26 @@ const MAX_CHECKED_FIELDS = 100;
 /** Minimum length of a name that is compared with others; shorter names are similar to too many. */
 const MIN_NAME_CHARACTERS = 5;
 
+/** Fields of requests to other services, and what to do instead. */
+const FOREIGN_FIELDS = new Map([
+  ['ttl', 'use time_to_live'],
+  ['contents', 'use data or notification.body'],
+  ['include_aliases', 'use to'],
+  ['priority', 'there is no such field'],
+  ['image', 'put it into data'],
+  ['android', 'Android devices get data'],
+  ['apns', 'use notification'],
+  ['message', 'put its fields at the top level'],
+  ['notification.image', 'put it into data'],
+]);
+/** Fields of `data` that a channel replaces by its own. */
+const REPLACED_FIELDS = {
+  aps: 'ours for iOS devices',
+  _pushyId: 'ours for iOS devices and browsers',
+  _pushyCollapseKey: 'collapse_key for browsers',
+} as const;
+
+const RECIPIENT_FIELDS = ['to', 'tokens', 'registration_ids'] as const;
 const PUSH_FIELDS = Object.keys(pushBody.shape) as (keyof PushBody)[];
 const NOTIFICATION_FIELDS = Object.keys(notification.shape);
 
@@ -65,6 +85,8 @@ export function parsePush(body: JsonBody, app: PushSettings, nowMs: number): Pus
  * throws for most of the requests of a faulty client stays slow.
  */
 function readRequest(body: JsonBody, app: PushSettings, nowMs: number): PushRequest | ApiError {
+  const missing = findMissing(body.value);
+  if (missing !== undefined) return missing;
   const payload = readPayloadText(body, app.dataString === true);
   if (payload === undefined && typeof body.value.data === 'string') return dataNotObject();
   // `data` is not validated further: it is stored as text, and its keys are free.
@@ -100,6 +122,19 @@ function pickFields(
   return picked;
 }
 
+/** Returns the error for a push without payload or recipients, with the fields that may have been meant. */
+function findMissing(value: Record<string, unknown>): ApiError | undefined {
+  const isAbsent = (name: keyof PushBody) => (value[name] ?? undefined) === undefined;
+  const hint = () => {
+    const warnings = shorten(findIgnoredFields(value));
+    return warnings.length === 0 ? '' : ` (${warnings.join(', ')})`;
+  };
+  if (isAbsent('data'))
+    return invalidParameter('data', `is missing; it must be an object${hint()}`);
+  if (RECIPIENT_FIELDS.every(isAbsent)) return invalidParameter('to', `is missing${hint()}`);
+  return undefined;
+}
+
 function payloadTooLong(characters: number, limit: number): ApiError {
   const problem = `has ${characters.toLocaleString('en')} characters as stringified JSON`;
   const text = `The payload ("data") ${problem}; the limit is ${limit.toLocaleString('en')}.`;
@@ -128,21 +163,23 @@ function readPayloadText({ text, value }: JsonBody, allowsString: boolean): stri
   return isObject(data) ? readFieldText(text, 'data') : undefined;
 }
 
-/** Merges tokens and topics of `to`, `tokens` and `registration_ids`, without duplicates. */
+/** Merges tokens and topics of `to`, `tokens` and `registration_ids`, without duplicates, which count for the limit. */
 function parseAudience(body: PushBody): { tokens: string[]; topics: string[] } {
   const to = typeof body.to === 'string' ? [body.to] : (body.to ?? []);
-  if (body.to === undefined && body.tokens === undefined && body.registration_ids === undefined) {
-    throw invalidParameter('to', 'is missing');
-  }
   const tokens = new Set<string>();
   const topics = new Set<string>();
+  let tokenCount = 0;
   for (const recipients of [to, body.tokens ?? [], body.registration_ids ?? []]) {
     for (const item of recipients) {
-      if (item.startsWith(TOPIC_PREFIX)) topics.add(parseTopicName(item));
-      else tokens.add(item);
+      if (item.startsWith(TOPIC_PREFIX)) {
+        topics.add(parseTopicName(item));
+      } else {
+        tokens.add(item);
+        tokenCount += 1;
+      }
     }
   }
-  if (tokens.size > LIMITS.tokensPerPush) {
+  if (tokenCount > LIMITS.tokensPerPush) {
     throw invalidParameter('to', `must have at most ${LIMITS.tokensPerPush} tokens`);
   }
   if (topics.size > LIMITS.topicsPerPush) {
@@ -177,25 +214,42 @@ function addOneYear(ms: number): number {
   return date.setUTCFullYear(date.getUTCFullYear() + 1);
 }
 
-/** Lists the ignored fields of a push whose names are similar to known ones, for `info.warnings`. */
+/**
+ * Lists the ignored fields of an accepted push that other services have or whose names are similar to known ones, and
+ * the fields of its data that a channel replaces, for `info.warnings`.
+ */
 export function findWarnings(value: Record<string, unknown>): string[] {
-  const notificationFields = value.notification;
-  const warnings = [
-    ...findMisspelledFields(value, PUSH_FIELDS, ''),
-    ...(isObject(notificationFields)
-      ? findMisspelledFields(notificationFields, NOTIFICATION_FIELDS, 'notification.')
-      : []),
-  ];
+  return shorten([...findIgnoredFields(value), ...findReplacedFields(value)]);
+}
+
+function shorten(warnings: readonly string[]): string[] {
   return warnings
     .slice(0, MAX_WARNINGS)
     .map((text) => text.slice(0, MAX_WARNING_CHARACTERS).toWellFormed());
+}
+
+function findIgnoredFields(value: Record<string, unknown>): string[] {
+  const { notification: inner } = value;
+  return [
+    ...findUnknownFields(value, PUSH_FIELDS, ''),
+    ...(isObject(inner) ? findUnknownFields(inner, NOTIFICATION_FIELDS, 'notification.') : []),
+  ];
+}
+
+function findReplacedFields({ data, collapse_key }: Record<string, unknown>): string[] {
+  const payload: unknown = typeof data === 'string' ? JSON.parse(data) : data;
+  if (!isObject(payload)) return [];
+  return Object.entries(REPLACED_FIELDS)
+    .filter(([name]) => Object.hasOwn(payload, name))
+    .filter(([name]) => name !== '_pushyCollapseKey' || typeof collapse_key === 'string')
+    .map(([name, by]) => `data.${name}: replaced by ${by}`);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function findMisspelledFields(
+function findUnknownFields(
   value: object,
   knownFields: readonly string[],
   prefix: string,
@@ -206,6 +260,11 @@ function findMisspelledFields(
     checkedFields += 1;
     if (checkedFields > MAX_CHECKED_FIELDS) break;
     if (knownFields.includes(name) || name.length > MAX_WARNING_CHARACTERS) continue;
+    const instead = FOREIGN_FIELDS.get(prefix + name);
+    if (instead !== undefined) {
+      warnings.push(`${prefix}${name}: ignored; ${instead}`);
+      continue;
+    }
     const intended = knownFields.find((knownField) =>
       isSimilar(normalizeName(name), normalizeName(knownField)),
     );

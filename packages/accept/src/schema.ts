@@ -11,7 +11,7 @@ export const pushBody = z
       .optional()
       .meta({
         description:
-          'Recipients of the push: a device token, a topic (`/topics/NAME`), or an array of them. At most 100,000 tokens and 100 topics. Required unless `tokens` is set. If both are set, the push goes to the recipients of both.',
+          'Recipients of the push: a device token, a topic (`/topics/NAME`), or an array of them. At most 100,000 tokens, repeated ones and those of `tokens` included, and 100 topics. Required unless `tokens` is set. If both are set, the push goes to the recipients of both.',
       }),
     tokens: stringArray
       .optional()

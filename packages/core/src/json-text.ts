@@ -83,6 +83,40 @@ function isName(text: string, start: number, end: number, field: string): boolea
   return string.includes('\\') && JSON.parse(string) === field;
 }
 
+/** A field of a JSON object: the positions of its name's string, and of its value up to the comma or brace after it. */
+interface FieldPosition {
+  nameStart: number;
+  nameEnd: number;
+  valueStart: number;
+  valueEnd: number;
+}
+
+/** Calls `visit` for each field of a JSON object, in order. @param text must be valid */
+function visitFields(text: string, visit: (field: FieldPosition) => void): void {
+  let depth = 0;
+  let field: FieldPosition | undefined;
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      const nameEnd = findStringEnd(text, i);
+      if (depth === 1 && field === undefined)
+        field = { nameStart: i, nameEnd, valueStart: nameEnd, valueEnd: nameEnd };
+      i = nameEnd - 1;
+      continue;
+    }
+    if (depth === 1 && field !== undefined) {
+      if (code === COLON) field.valueStart = i + 1;
+      if (code === COMMA || code === CLOSE_OBJECT) {
+        field.valueEnd = i;
+        visit(field);
+        field = undefined;
+      }
+    }
+    if (code === OPEN_OBJECT || code === OPEN_LIST) depth += 1;
+    else if (code === CLOSE_OBJECT || code === CLOSE_LIST) depth -= 1;
+  }
+}
+
 /**
  * Returns the text of one field of a JSON object, compacted but with unchanged numbers and order of keys. Of a field
  * given twice the last one counts, as in JSON.parse.
@@ -91,31 +125,120 @@ function isName(text: string, start: number, end: number, field: string): boolea
  */
 export function readFieldText(text: string, field: string): string | undefined {
   let found: [number, number] | undefined;
-  let depth = 0;
-  let isField = false;
-  let expectsKey = true;
-  let valueStart = 0;
-  for (let i = 0; i < text.length; i += 1) {
-    const code = text.charCodeAt(i);
+  visitFields(text, ({ nameStart, nameEnd, valueStart, valueEnd }) => {
+    if (isName(text, nameStart, nameEnd, field)) found = [valueStart, valueEnd];
+  });
+  return found && compactJson(text.slice(...found));
+}
+
+/**
+ * Removes the fields of these names from a JSON object, also repeated ones; the text of the others stays unchanged.
+ *
+ * @param text must be valid
+ */
+export function removeFields(text: string, names: readonly string[]): string {
+  // Hardly any payload has one of the names; one without quotes would have an escape.
+  if (!text.includes('\\') && !names.some((name) => text.includes(`"${name}"`))) return text;
+  const kept: string[] = [];
+  let removedCount = 0;
+  visitFields(text, ({ nameStart, nameEnd, valueEnd }) => {
+    if (names.some((name) => isName(text, nameStart, nameEnd, name))) removedCount += 1;
+    else kept.push(text.slice(nameStart, valueEnd));
+  });
+  return removedCount === 0 ? text : `{${kept.join(',')}}`;
+}
+
+/** An object of a JSON text, while its fields are read. */
+interface OpenObject {
+  /** The text before the object: what was rewritten of it, and the start of the rest. */
+  before: string;
+  beforeStart: number;
+  start: number;
+  names: string[];
+  fields: string[];
+  isInField: boolean;
+  isUnordered: boolean;
+}
+
+/**
+ * Returns a JSON text that does not depend on the order of keys, white space and the escapes of strings. Numbers keep
+ * their text. A field given twice stays given twice, in its order, because the payload is delivered so.
+ *
+ * No recursion, and texts are concatenated instead of joined, so that no depth of nesting costs more than its length.
+ *
+ * @param text must be valid
+ */
+export function canonicalizeJson(text: string): string {
+  const compact = compactJson(text);
+  /** The containers around the position; undefined for a list. */
+  const around: (OpenObject | undefined)[] = [];
+  let object: OpenObject | undefined;
+  let rewritten = '';
+  let copyFrom = 0;
+  for (let i = 0; i < compact.length; i += 1) {
+    const code = compact.charCodeAt(i);
     if (code === QUOTE) {
-      const end = findStringEnd(text, i);
-      if (depth === 1 && expectsKey) isField = isName(text, i, end, field);
+      const end = findStringEnd(compact, i);
+      if (object !== undefined && !object.isInField) beginField(object, compact.slice(i, end));
       i = end - 1;
       continue;
     }
-    if (depth === 1 && code === COLON) {
-      expectsKey = false;
-      valueStart = i + 1;
+    if (object?.isInField && (code === COMMA || code === CLOSE_OBJECT)) {
+      // A field of which a part was rewritten.
+      if (rewritten !== '') object.isUnordered = true;
+      object.fields.push(rewritten + compact.slice(copyFrom, i));
+      object.isInField = false;
+      rewritten = '';
+      copyFrom = i + 1;
     }
-    if (depth === 1 && (code === COMMA || code === CLOSE_OBJECT)) {
-      if (isField) found = [valueStart, i];
-      expectsKey = true;
-      isField = false;
+    if (code === OPEN_OBJECT) {
+      around.push(object);
+      object = openObject(rewritten, copyFrom, i);
+      rewritten = '';
+      copyFrom = i + 1;
+    } else if (code === CLOSE_OBJECT && object !== undefined) {
+      rewritten = object.before;
+      copyFrom = object.beforeStart;
+      if (object.isUnordered) {
+        rewritten += `${compact.slice(copyFrom, object.start)}{${sortFields(object)}}`;
+        copyFrom = i + 1;
+      }
+      object = around.pop();
+    } else if (code === OPEN_LIST) {
+      around.push(object);
+      object = undefined;
+    } else if (code === CLOSE_LIST) {
+      object = around.pop();
     }
-    if (code === OPEN_OBJECT || code === OPEN_LIST) depth += 1;
-    else if (code === CLOSE_OBJECT || code === CLOSE_LIST) depth -= 1;
   }
-  return found && compactJson(text.slice(...found));
+  return rewritten + compact.slice(copyFrom);
+}
+
+function openObject(before: string, beforeStart: number, start: number): OpenObject {
+  const state = { isInField: false, isUnordered: false };
+  return { before, beforeStart, start, names: [], fields: [], ...state };
+}
+
+function beginField(object: OpenObject, name: string): void {
+  const previous = object.names.at(-1);
+  if (previous !== undefined && previous > name) object.isUnordered = true;
+  object.names.push(name);
+  object.isInField = true;
+}
+
+/** Concatenates the fields of an object in the order of their names; those of one name stay in their order. */
+function sortFields({ names, fields }: OpenObject): string {
+  const fieldsByName = new Map<string, string>();
+  for (const [at, name] of names.entries()) {
+    const earlier = fieldsByName.get(name);
+    const field = fields[at] ?? '';
+    fieldsByName.set(name, earlier === undefined ? field : `${earlier},${field}`);
+  }
+  let sorted = '';
+  for (const name of [...fieldsByName.keys()].sort()) {
+    sorted += `${sorted === '' ? '' : ','}${fieldsByName.get(name)}`;
+  }
+  return sorted;
 }
 
 /** Removes white space between tokens and unnecessary escapes within strings from a JSON text. */

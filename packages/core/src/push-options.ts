@@ -83,3 +83,14 @@ export function pickOptions(fields: PushOptions): PushOptions | undefined {
   if (present.length === 0) return undefined;
   return Object.fromEntries(present.map((name) => [name, fields[name]]));
 }
+
+/**
+ * Checks whether a push only wakes the app: it has `content_available`, and nothing that a device shows or plays. An
+ * empty text shows nothing; badge 0 counts, because it removes the number. Apple delivers such a push only as a
+ * `background` one, and any other only as an `alert` ("Sending notification requests to APNs", apns-push-type).
+ */
+export function isWakeOnly({ content_available, notification = {} }: PushOptions): boolean {
+  const { title, body, loc_key, title_loc_key, badge, sound } = notification;
+  const isShown = badge !== undefined || [title, body, loc_key, title_loc_key, sound].some(Boolean);
+  return content_available === true && !isShown;
+}

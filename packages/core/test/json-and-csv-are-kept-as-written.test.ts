@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { z } from 'zod';
 import { formatCsvRecord, parseCsvRecord } from '../src/csv.ts';
 import { appendJsonFields } from '../src/json-object.ts';
-import { parseJsonObject, readFieldText } from '../src/json-text.ts';
+import { canonicalizeJson, parseJsonObject, readFieldText } from '../src/json-text.ts';
 import { LIMITS } from '../src/limits.ts';
 import { validate } from '../src/validate.ts';
 
@@ -59,8 +59,83 @@ test.each([
   expect(appendJsonFields(text, fields)).toBe(expected);
 });
 
-test('an appended field overrides an existing one', () => {
-  expect(JSON.parse(appendJsonFields('{"id":"theirs"}', { id: 'ours' }))).toEqual({ id: 'ours' });
+test.each([
+  ['{"id":"theirs"}', '{"id":"ours"}'],
+  ['{"n":1.0,"id":[1,{"id":2}],"e":1e400}', '{"n":1.0,"e":1e400,"id":"ours"}'],
+  ['{"id":1,"n":12345678901234567890,"id":{}}', '{"n":12345678901234567890,"id":"ours"}'],
+  ['{ "\\u0069d" : "},{" , "z": 1 , "a" : 2 }', '{"z": 1 ,"a" : 2,"id":"ours"}'],
+  ['{"a":{"id":1},"b":[{"id":2}],"c":"id"}', '{"a":{"id":1},"b":[{"id":2}],"c":"id","id":"ours"}'],
+  ['{"n":"\\"id\\":1","idea":1,"i":2}', '{"n":"\\"id\\":1","idea":1,"i":2,"id":"ours"}'],
+  ['{"\\\\u0069d":1}', '{"\\\\u0069d":1,"id":"ours"}'],
+])('a field appended to %s replaces those of its name, nothing else', (text, expected) => {
+  expect(appendJsonFields(text, { id: 'ours', z: undefined })).toBe(expected);
+});
+
+test('appending replaces what a parser would have replaced, for any JSON', () => {
+  const names = fc.constantFrom('id', 'other', 'data', '', '"');
+  const object = fc.dictionary(names, fc.jsonValue());
+  fc.assert(
+    fc.property(object, fc.constantFrom(0, 1), (fields, indent) => {
+      const text = JSON.stringify(fields, null, indent);
+      expect(JSON.parse(appendJsonFields(text, { id: 1, other: 2 }))).toEqual({
+        ...JSON.parse(text),
+        ...{ id: 1, other: 2 },
+      });
+    }),
+    { numRuns: 500 },
+  );
+});
+
+describe('a canonical text', () => {
+  const HALF_DEPTH = LIMITS.payloadDepth / 2;
+
+  /** Builds an object's text with its fields in this or the other order, at every level. */
+  function shuffle(value: unknown, isReversed: boolean): string {
+    if (Array.isArray(value)) return `[${value.map((item) => shuffle(item, isReversed))}]`;
+    if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+    const fields = Object.entries(value).map(
+      ([name, field]) => ` ${JSON.stringify(name)} : ${shuffle(field, isReversed)}\n`,
+    );
+    return `{${isReversed ? fields.reverse() : fields}}`;
+  }
+
+  test('does not depend on the order of keys, white space or escapes, for any JSON', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const text = canonicalizeJson(JSON.stringify(value));
+        expect(canonicalizeJson(shuffle(value, false))).toBe(text);
+        expect(canonicalizeJson(shuffle(value, true))).toBe(text);
+        expect(JSON.parse(text)).toEqual(JSON.parse(JSON.stringify(value)));
+      }),
+      { numRuns: 500 },
+    );
+    expect(canonicalizeJson('{"\\u0062":"\\/\\u00e9","a":[{"d":{},"c":[]}]}')).toBe(
+      '{"a":[{"c":[],"d":{}}],"b":"/é"}',
+    );
+  });
+
+  test.each([
+    ['{"n":1}', '{"n":1.0}'],
+    ['{"n":9007199254740992}', '{"n":9007199254740993}'],
+    ['{"a":[1,2]}', '{"a":[2,1]}'],
+    ['{"a":{"b":1},"c":2}', '{"a":{"c":2},"b":1}'],
+    ['{"a":"1"}', '{"a":1}'],
+    ['{"a":1,"b":2,"a":3}', '{"a":3,"b":2,"a":1}'],
+    ['{"a":1,"a":2}', '{"a":2}'],
+    ['{"a":["b","c"]}', '{"a":["b,c"]}'],
+    ['{"a":null}', '{}'],
+    ['{"__proto__":1}', '{"constructor":1}'],
+  ])('of %s is not that of %s', (one, other) => {
+    expect(canonicalizeJson(one)).not.toBe(canonicalizeJson(other));
+  });
+
+  test('is made at any depth that a request may have, however long the request', () => {
+    const nest = (open: string, close: string) =>
+      `${open.repeat(HALF_DEPTH)}"${'x'.repeat(4_000_000)}"${close.repeat(HALF_DEPTH)}`;
+    const one = nest('{"b":1,"a":[', ']}');
+    expect(canonicalizeJson(one) === canonicalizeJson(nest('{"a":[', '],"b":1}'))).toBe(true);
+    expect(canonicalizeJson(one) === nest('{"a":[', '],"b":1}')).toBe(true);
+  });
 });
 
 test('every text is read as it was written', () => {

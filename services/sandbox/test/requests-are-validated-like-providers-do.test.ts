@@ -33,6 +33,8 @@ async function post(url: string, headers: Headers, body: string | Buffer | null)
 
 describe('APNs, by node-apn', () => {
   const TOKEN = 'ab'.repeat(32);
+  const SILENT = { alert: undefined, contentAvailable: true };
+  const BACKGROUND = { ...SILENT, pushType: 'background', priority: 5 };
   const providers: apn.Provider[] = [];
   afterEach(() => Promise.all(providers.splice(0).map((provider) => provider.shutdown())));
 
@@ -74,6 +76,15 @@ describe('APNs, by node-apn', () => {
     ['InvalidPushType', { pushType: 'shout' }],
     ['BadPriority', { priority: 7 }],
     ['BadPriority', { pushType: 'background', priority: 10 }],
+    ['InvalidPushType', SILENT],
+    ['InvalidPushType', { ...SILENT, alert: '', sound: '' }],
+    ['InvalidPushType', { ...BACKGROUND, badge: 0 }],
+    ['InvalidPushType', { ...BACKGROUND, alert: 'Hello' }],
+    ['InvalidPushType', { ...BACKGROUND, contentAvailable: undefined }],
+    ['sent', BACKGROUND],
+    ['sent', { ...SILENT, badge: 0 }],
+    ['sent', { contentAvailable: true }],
+    ['sent', { alert: undefined }],
     ['BadCollapseId', { collapseId: 'c'.repeat(65) }],
     ['BadMessageId', { id: 'one' }],
     ['PayloadTooLarge', { alert: 'x'.repeat(4_096) }],

@@ -13,7 +13,7 @@ export const acceptedResponse = z
         .meta({ description: 'Device tokens that do not belong to a device of the app.' }),
       warnings: z.array(z.string()).optional().meta({
         description:
-          'Unknown fields whose names are similar to known ones. These fields are ignored.',
+          'Ignored fields that resemble known ones or belong to other services, with the name to use, and fields of `data` that a channel replaces with its own.',
       }),
     }),
   })

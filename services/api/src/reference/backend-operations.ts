@@ -37,7 +37,7 @@ const pushes: Operation[] = [
     path: '/push',
     summary: 'Send a push',
     description:
-      'Sends a push to devices, topics, or both. When the endpoint returns 200, the push is stored durably. To retry a request safely, send it with the same `Idempotency-Key`: a repeated request returns the response of the first one and sends nothing again.',
+      'Sends a push to devices, topics, or both. When the endpoint returns 200, the push is stored durably. To retry a request safely, send it with the same `Idempotency-Key` and the same JSON, in any order of keys: a repeated request returns the response of the first one and sends nothing again.',
     calledBy: 'backend',
     parameters: [
       {

@@ -5,6 +5,11 @@ import { createPush, PUSH_ID } from '../pushes.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 const DAY = 86_400_000;
+/** A notification of which an iPhone shows and plays nothing. */
+const SHOWS_NOTHING = {
+  ...{ title: '', body: '', sound: '', loc_key: '', title_loc_key: '', loc_args: ['a'] },
+  ...{ category: 'c', thread_id: 't', interruption_level: 'passive' as const },
+};
 
 function encode(changes: Partial<ProviderPush>) {
   return encodeApns(createPush(changes), NOW);
@@ -48,6 +53,20 @@ test('the flags are in aps', () => {
   expect(encodeAps({ content_available: false, mutable_content: false })).toEqual({});
 });
 
+test('a background push has no alert and no sound, not even an empty one', () => {
+  expect(encodeAps({ content_available: true, notification: SHOWS_NOTHING })).toEqual({
+    ...{ category: 'c', 'thread-id': 't', 'interruption-level': 'passive' },
+    'content-available': 1,
+  });
+});
+
+test('of two aps or ids, ours is sent, and the rest of data is unchanged', () => {
+  const data = '{"z":1.0,"\\u0061ps":{"alert":"theirs"},"_pushyId":7,"aps":1,"in":{"aps":1}}';
+  expect(encode({ data, options: { notification: { badge: 1 } } }).body).toBe(
+    `{"z":1.0,"in":{"aps":1},"aps":{"badge":1},"_pushyId":"${PUSH_ID}"}`,
+  );
+});
+
 test('data is unchanged and a sibling of aps', () => {
   const { body } = encode({ data: '{ "n": 12345678901234567890, "e": 1.0 }' });
   expect(body).toBe(`{"n": 12345678901234567890, "e": 1.0,"aps":{},"_pushyId":"${PUSH_ID}"}`);
@@ -56,7 +75,15 @@ test('data is unchanged and a sibling of aps', () => {
 test.each([
   [{}, 'alert', 10],
   [{ content_available: true }, 'background', 5],
-  [{ content_available: true, notification: {} }, 'alert', 10],
+  [{ content_available: true, notification: {} }, 'background', 5],
+  [{ content_available: true, notification: SHOWS_NOTHING }, 'background', 5],
+  [{ content_available: true, notification: { badge: 0 } }, 'alert', 10],
+  [{ content_available: true, notification: { sound: 'ping.aiff' } }, 'alert', 10],
+  [{ content_available: true, notification: { sound: { critical: 1 } } }, 'alert', 10],
+  [{ content_available: true, notification: { loc_key: 'k' } }, 'alert', 10],
+  [{ content_available: true, notification: { title_loc_key: 'k' } }, 'alert', 10],
+  [{ content_available: true, notification: { body: 'B', title: '' } }, 'alert', 10],
+  [{ content_available: false, notification: SHOWS_NOTHING }, 'alert', 10],
   [{ notification: { title: 'T' } }, 'alert', 10],
 ] as const)('options %j make a push of type %s and priority %d', (options, pushType, priority) => {
   expect(encode({ options })).toMatchObject({ pushType, priority });

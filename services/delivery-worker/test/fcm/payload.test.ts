@@ -28,6 +28,15 @@ test.each([
   expect(createMessage(changes).android?.ttl).toBe(ttl);
 });
 
+test('the priority is high unless the push only wakes the app', () => {
+  const priorityOf = (options: ProviderPush['options']) =>
+    createMessage({ options }).android?.priority;
+  expect(priorityOf({ content_available: true })).toBe('normal');
+  expect(priorityOf({ content_available: true, notification: { category: 'c' } })).toBe('normal');
+  expect(priorityOf({ content_available: true, notification: { title: 'T' } })).toBe('high');
+  expect(priorityOf({ notification: {} })).toBe('high');
+});
+
 test('the limit is 4,096 bytes, keys included', () => {
   const overheadBytes = Buffer.byteLength(`{"t":""}payload_pushyId${PUSH_ID}`);
   const text = 'a'.repeat(4_096 - overheadBytes);

@@ -19,6 +19,17 @@ test('the payload is the unchanged data and the id of the push', () => {
   expect(encodePayload(push).toString()).toBe(payload);
 });
 
+test("the push's id and collapse key replace fields of their names; without a key, data keeps its own", () => {
+  const data = '{"_pushyCollapseKey":"theirs","n":1.0,"_pushyId":"theirs"}';
+  const push = createPush({ data });
+  expect(encodePayload(push).toString()).toBe(
+    `{"_pushyCollapseKey":"theirs","n":1.0,"_pushyId":"${push.id}"}`,
+  );
+  expect(encodePayload({ ...push, options: { collapse_key: 'k' } }).toString()).toBe(
+    `{"n":1.0,"_pushyId":"${push.id}","_pushyCollapseKey":"k"}`,
+  );
+});
+
 describe('the headers', () => {
   const topicFor = (collapseKey: string) =>
     createHeaders(createPush({ options: { collapse_key: collapseKey } })).topic;
@@ -41,6 +52,8 @@ describe('the headers', () => {
     const urgency = (options: object) => createHeaders(createPush({ options })).urgency;
     expect(urgency({ content_available: true })).toBe('normal');
     expect(urgency({ content_available: true, notification: { title: 't' } })).toBe('high');
+    expect(urgency({ content_available: true, notification: { thread_id: 't' } })).toBe('normal');
+    expect(urgency({ content_available: true, notification: { badge: 0 } })).toBe('high');
   });
 });
 

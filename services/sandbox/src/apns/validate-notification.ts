@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http2';
+import { isObject } from '../transport/jwt.ts';
 import type { Reason } from './reasons.ts';
 
 const PATH_PREFIX = '/3/device/';
@@ -20,6 +21,8 @@ const PUSH_TYPES = [
   'voip',
   'widgets',
 ];
+/** Fields of an alert by which a device shows something. */
+const TEXT_FIELDS = ['title', 'subtitle', 'body', 'loc-key', 'title-loc-key', 'subtitle-loc-key'];
 const MAX_COLLAPSE_ID_BYTES = 64;
 const MAX_PAYLOAD_BYTES = 4_096;
 const MAX_VOIP_PAYLOAD_BYTES = 5_120;
@@ -77,5 +80,23 @@ function checkBody({ headers, body, payload }: NotificationRequest): Reason | un
     headers['apns-push-type'] === 'voip' ? MAX_VOIP_PAYLOAD_BYTES : MAX_PAYLOAD_BYTES;
   if (body.length > maxBytes) return 'PayloadTooLarge';
   // Apple documents no reason for a payload that is not a JSON object.
-  return payload === undefined ? 'PayloadEmpty' : undefined;
+  if (payload === undefined) return 'PayloadEmpty';
+  return fitsType(headers['apns-push-type'], payload.aps) ? undefined : 'InvalidPushType';
+}
+
+/**
+ * Checks that `alert` and `background` fit what a payload does. Apple may refuse, delay or drop a notification of which
+ * they do not ("Sending notification requests to APNs", apns-push-type); here each is refused, so that it is noticed.
+ */
+function fitsType(type: unknown, aps: unknown): boolean {
+  const { alert, badge, sound, 'content-available': wakes } = isObject(aps) ? aps : {};
+  const isShown = badge !== undefined || showsText(alert) || (sound ?? '') !== '';
+  if (type === 'background') return wakes === 1 && !isShown && (alert ?? sound) === undefined;
+  return type !== 'alert' || wakes !== 1 || isShown;
+}
+
+/** Checks whether an alert, a text or a dictionary of texts, shows one of them. */
+function showsText(alert: unknown): boolean {
+  const texts = isObject(alert) ? TEXT_FIELDS.map((field) => alert[field]) : [alert];
+  return texts.some((text) => typeof text === 'string' && text !== '');
 }

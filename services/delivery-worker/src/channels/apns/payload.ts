@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { appendJsonFields } from '@carillon/core/json-object';
+import { isWakeOnly } from '@carillon/core/push-options';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
 /** Maximum time for which Apple stores a notification. */
@@ -37,11 +38,15 @@ const ALERT_FIELDS = {
   title_loc_args: 'title-loc-args',
 } as const;
 
-/** Encodes a push (Apple, "Generating a remote notification"). Fields of `data` are siblings of `aps`. */
+/**
+ * Encodes a push (Apple, "Generating a remote notification"). Fields of `data` are siblings of `aps`, but for those
+ * named as ours.
+ */
 export function encodeApns(push: ProviderPush, nowMs: number): ApnsMessage {
-  const { collapse_key: collapseKey, ...options } = push.options;
-  const isBackground = options.content_available === true && options.notification === undefined;
-  const body = appendJsonFields(push.data, { aps: createAps(push), _pushyId: push.id });
+  const { collapse_key: collapseKey } = push.options;
+  const isBackground = isWakeOnly(push.options);
+  const aps = createAps(push, isBackground);
+  const body = appendJsonFields(push.data, { aps, _pushyId: push.id });
   return {
     body,
     isTooLarge: Buffer.byteLength(body) > MAX_PAYLOAD_BYTES,
@@ -63,13 +68,15 @@ function collapseIdFor(key: string): string {
   return COLLAPSE_ID.test(key) ? key : hash('sha256', key, 'base64url');
 }
 
-function createAps({ options }: ProviderPush): Record<string, unknown> {
+/** Creates `aps`. That of a background push must have no alert, sound or badge, not even an empty one. */
+function createAps({ options }: ProviderPush, isBackground: boolean): Record<string, unknown> {
   const notification = options.notification ?? {};
-  const alert = renameFields(notification, ALERT_FIELDS);
+  const alert = isBackground ? {} : renameFields(notification, ALERT_FIELDS);
+  const hasSound = !isBackground && 'sound' in notification;
   return {
     ...(Object.keys(alert).length > 0 && { alert }),
     ...renameFields(notification, APS_FIELDS),
-    ...('sound' in notification && { sound: convertSound(notification.sound) }),
+    ...(hasSound && { sound: convertSound(notification.sound) }),
     ...(options.content_available === true && { 'content-available': 1 }),
     ...(options.mutable_content === true && { 'mutable-content': 1 }),
   };

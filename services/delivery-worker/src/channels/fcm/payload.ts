@@ -1,3 +1,4 @@
+import { isWakeOnly } from '@carillon/core/push-options';
 import type { TokenMessage } from 'firebase-admin/messaging';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
@@ -10,6 +11,8 @@ const MAX_DATA_BYTES = 4_096;
 export interface FcmMessage {
   data: { payload: string; _pushyId: string };
   isTooLarge: boolean;
+  /** High wakes a phone in deep sleep; a push that only wakes the app may wait. */
+  priority: 'high' | 'normal';
   collapseKey?: string;
   /** Expiry, milliseconds since 1970; undefined means only for devices that are reachable at once. */
   expiresAtMs?: number;
@@ -22,6 +25,7 @@ export function encodeFcm(push: ProviderPush): FcmMessage {
   return {
     data,
     isTooLarge: Buffer.byteLength(Object.entries(data).flat().join('')) > MAX_DATA_BYTES,
+    priority: isWakeOnly(push.options) ? 'normal' : 'high',
     ...(collapseKey !== undefined && { collapseKey }),
     ...(!push.nowOnly && { expiresAtMs: push.expiresAt.getTime() }),
   };
@@ -33,8 +37,8 @@ export function createTokenMessage(
   token: string,
   nowMs: number,
 ): TokenMessage {
-  const { data, collapseKey, expiresAtMs = nowMs } = message;
+  const { data, priority, collapseKey, expiresAtMs = nowMs } = message;
   const ttl = Math.min(Math.max(0, expiresAtMs - nowMs), MAX_TTL_MS);
   const collapse = collapseKey !== undefined && { collapseKey };
-  return { token, data, android: { priority: 'high', ttl, ...collapse } };
+  return { token, data, android: { priority, ttl, ...collapse } };
 }

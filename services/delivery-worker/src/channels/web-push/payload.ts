@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { appendJsonFields } from '@carillon/core/json-object';
+import { isWakeOnly } from '@carillon/core/push-options';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
 /**
@@ -27,10 +28,9 @@ export function encodePayload({ id, data, options }: ProviderPush): Buffer {
  * notification is shown at once; a push that only wakes the app may wait until the phone wakes.
  */
 export function createHeaders({ options }: ProviderPush): Record<string, string> {
-  const { collapse_key: collapseKey, content_available: isAvailable, notification } = options;
-  const isSilent = isAvailable === true && notification === undefined;
+  const { collapse_key: collapseKey } = options;
   return {
-    urgency: isSilent ? 'normal' : 'high',
+    urgency: isWakeOnly(options) ? 'normal' : 'high',
     ...(collapseKey && { topic: topicFor(collapseKey) }),
   };
 }
