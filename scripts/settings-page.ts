@@ -150,8 +150,8 @@ export function renderSettingsPage(): string {
 Every setting is an environment variable, read once when the process starts: **any change needs a restart**. A wrong or missing value
 ends the process with a list of all mistakes.
 
-Every variable \`NAME\` can also be given as \`NAME_FILE\`, the path of a file with the value. Give secrets this way: environment
-variables are visible to everybody who can inspect the container. An empty value counts as absent.
+Every variable \`NAME\` can also be given as \`NAME_FILE\`, the path of a file with the value. Give secrets this way: everybody
+who can inspect the container sees its environment. An empty value counts as absent.
 
 ${header}
 ${renderRows(settings, meanings).join('\n')}

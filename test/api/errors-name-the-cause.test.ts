@@ -1,8 +1,11 @@
 import { beforeAll, expect, test } from '@jest/globals';
 import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
+import { runCarillonJson } from '../support/carillon.ts';
+import { registerBrowser } from '../support/guarantees/register-browser.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { until } from '../support/until.ts';
 
 const NO_RECIPIENTS_TEXT = 'No devices matched the specified condition.';
 
@@ -178,6 +181,39 @@ test('the response to a repeated request has the warnings too', async () => {
   const sendRequest = () => postWithoutKey(stack.dev.api, '/push', body, headers);
   const first = await sendRequest();
   expect(first.json.info).toMatchObject({ warnings: ['timetolive: did you mean time_to_live?'] });
+  expect((await sendRequest()).text).toBe(first.text);
+});
+
+const NO_CONTACT = 'Web Push has no contact: Apple refuses pushes to Safari.';
+
+test('a push to a browser of an app without a contact has a warning, others have none', async () => {
+  await runCarillonJson(stack.home, 'credential', 'web-push', '--app', stack.dev.app);
+  const [browser, topic] = [await registerBrowser(stack.dev), 'browsers-and-others'];
+  for (const one of [browser.token, token])
+    await stack.api('POST', '/topics/subscribe', { token: one, topics: [topic] });
+  const schedule = Math.floor(Date.now() / 1_000) + 86_400;
+  const warnedOf = async (fields: object) => (await push(fields)).json.info;
+  const warnings = [NO_CONTACT];
+  await until(async () => 'warnings' in (await warnedOf({ to: browser.token })));
+  expect(await warnedOf({ to: browser.token })).toEqual({ devices: 1, failed: [], warnings });
+  expect(await warnedOf({ to: `/topics/${topic}` })).toEqual({ devices: 2, failed: [], warnings });
+  expect(await warnedOf({ to: `/topics/${topic}`, schedule })).toMatchObject({ warnings });
+  expect(await warnedOf({ to: [token, browser.token], timetolive: 1 })).toMatchObject({
+    warnings: [NO_CONTACT, 'timetolive: did you mean time_to_live?'],
+  });
+  expect(await warnedOf({ to: token })).toEqual({ devices: 1, failed: [] });
+  expect(await warnedOf({ to: '/topics/news' })).toEqual({ devices: 1, failed: [] });
+});
+
+test('it is repeated as it was, and ends when the app gets a contact', async () => {
+  const { token: to } = await registerBrowser(stack.dev);
+  const headers = { 'idempotency-key': 'no contact', authorization: `Bearer ${stack.dev.apiKey}` };
+  const sendRequest = () => postWithoutKey(stack.dev.api, '/push', { to, data: {} }, headers);
+  const first = await sendRequest();
+  expect(first.json.info).toEqual({ devices: 1, failed: [], warnings: [NO_CONTACT] });
+  const args = ['credential', 'web-push', '--app', stack.dev.app, '--contact', 'mailto:a@mail.net'];
+  await runCarillonJson(stack.home, ...args);
+  await until(async () => !('warnings' in (await push({ to })).json.info));
   expect((await sendRequest()).text).toBe(first.text);
 });
 

@@ -10,6 +10,7 @@ import {
   insertDocuments,
   push,
 } from '../../packages/store/test/document-fixtures.ts';
+import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import { startTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
 interface Finding {
@@ -68,6 +69,47 @@ test('credentials that a provider refuses, as long as it does', async () => {
   });
   const named = expect.stringMatching(new RegExp(`^${APP}:fcm \\(InvalidToken; until `));
   expect(await find('refused credentials')).toMatchObject({ ok: false, detail: named });
+});
+
+test('apps without a contact that Apple accepts, once they have browsers of Apple', async () => {
+  const key = (app: string, contact: string) => ({
+    ...{ _id: `${app}:web-push`, app, channel: 'web-push' as const, about: { contact } },
+  });
+  const [OTHER, THIRD] = ['1'.repeat(24), '2'.repeat(24)];
+  const { db } = database;
+  expect(await find('web push contact')).toMatchObject({ ok: true, detail: 'every app has one' });
+  await insertDocuments(db, 'credentials', key(APP, 'mailto:push@carillon.invalid'));
+  await insertDocuments(db, 'credentials', key(OTHER, 'mailto:you@localhost'));
+  await insertDocuments(db, 'credentials', key(THIRD, 'mailto:you@mail.net'));
+  const browserOf = (app: string, host: string) => ({
+    ...{
+      _id: `${app}${host}`,
+      app,
+      platform: 'web' as const,
+      provider: { address: `https://${host}/a` },
+    },
+  });
+  await insertDocuments(db, 'devices', browserOf(APP, 'fcm.googleapis.com'));
+  await insertDocuments(db, 'devices', browserOf(THIRD, 'web.push.apple.com'));
+  const hint = 'set WEB_PUSH_CONTACT, or the contact of the app: carillon credential web-push';
+  expect(await find('web push contact')).toMatchObject({
+    ok: true,
+    detail: expect.stringContaining(
+      `2 apps have none, so Apple would refuse pushes to Safari: ${hint}`,
+    ),
+  });
+  await insertDocuments(db, 'devices', browserOf(APP, 'web.push.apple.com'));
+  expect(await find('web push contact')).toMatchObject({
+    ok: false,
+    detail: expect.stringContaining(`Apple refuses the pushes to Safari of ${APP}: ${hint}`),
+  });
+  const env = { MONGODB_URI: database.uri, WEB_PUSH_CONTACT: 'mailto:you@mail.net' };
+  const { out } = await runCarillon(['--json', 'doctor'], { env });
+  expect(JSON.parse(out)).toContainEqual({
+    check: 'web push contact',
+    ok: true,
+    detail: 'mailto:you@mail.net for apps without one of their own',
+  });
 });
 
 test('proxies that the settings do not name, as long as services notice them', async () => {

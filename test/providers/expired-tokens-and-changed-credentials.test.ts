@@ -6,7 +6,11 @@ import type { TestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { measureLag } from '../support/lag.ts';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import {
+  openProviderFixture,
+  type ProviderFixture,
+  WEB_PUSH_PAIR_WITHOUT_CONTACT,
+} from '../support/providers/fixture.ts';
 import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
   type ProviderDevicePool,
@@ -161,6 +165,36 @@ test('a credential refused during a push fails no recipient, and a valid one is 
   expect(performance.now() - startedAt - 3 * lag.stop()).toBeLessThan(SECONDS_MS);
   expect(await credentialErrorOf(id)).toBeUndefined();
   expect((await sandbox.counts()).duplicates).toBe(0);
+});
+
+test('pushes that Apple refuses for lack of a contact are sent once the app has one', async () => {
+  const { sandbox, store } = fixture;
+  const id = `${tenant.app}:web-push`;
+  const browsers = await registerBrowsers(tenant, sandbox, SUBSET_SIZE);
+  await sandbox.setFaults('web-push', { checkContact: true });
+  await fixture.saveCredential(
+    { app: tenant.app, channel: 'web-push' },
+    WEB_PUSH_PAIR_WITHOUT_CONTACT,
+  );
+  // The API sees it within seconds.
+  const [one = ''] = browsers.tokens;
+  await until(async () => (await send(tenant, one)).info.warnings?.[0]?.includes('Safari'));
+  const push = await send(tenant, browsers.tokens);
+  const detail = await until(() => credentialErrorOf(id), { timeoutMs: 60_000 });
+  expect(detail).toMatch(
+    /^403 .*BadJwtToken.* likely because of the contact mailto:push@carillon\.inv/,
+  );
+  const contact = ['--contact', 'mailto:ops@mail.net'];
+  await runCarillonJson(
+    fixture.stack.home,
+    'credential',
+    'web-push',
+    '--app',
+    tenant.app,
+    ...contact,
+  );
+  await untilOutcomeCounts(store, push, { sent: SUBSET_SIZE });
+  expect(await credentialErrorOf(id)).toBeUndefined();
 });
 
 test('without the removed credential the remaining recipients fail with the reason', async () => {

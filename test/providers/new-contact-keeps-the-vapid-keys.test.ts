@@ -8,7 +8,7 @@ import { registerBrowser } from '../support/guarantees/register-browser.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
-const CONTACT = ['--contact', 'mailto:you@example.com'];
+const CONTACT = ['--contact', 'mailto:you@mail.net'];
 
 let stack: SharedStack;
 let app: string;
@@ -44,11 +44,24 @@ test('a new app gets a contact as documented, and keeps its key pair', async () 
   expect(await publicKey()).toBe(before);
 });
 
+test('a list warns until the app has a contact, which is none that Apple refuses', async () => {
+  const list = async () =>
+    (await runCarillon(stack.home, ['credential', 'list', '--app', app])).stdout;
+  const warning =
+    /^ {2}no contact that Apple accepts, so Safari gets no push: set WEB_PUSH_CONTACT/m;
+  expect(await list()).toMatch(warning);
+  const { code, stderr } = await set('--contact', 'mailto:you@example.com');
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('--contact') });
+  expect(await list()).toMatch(warning);
+  await set(...CONTACT);
+  expect(await list()).not.toMatch(warning);
+});
+
 test('so does an app with browsers, each time', async () => {
   const before = await publicKey();
   await registerBrowser({ ...stack.dev, app });
   expect((await set(...CONTACT)).code).toBe(0);
-  expect((await set('--contact', 'https://example.com/push')).code).toBe(0);
+  expect((await set('--contact', 'https://mail.net/push')).code).toBe(0);
   expect(await publicKey()).toBe(before);
 });
 

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import { collapseHash, joinTokens } from '@carillon/core/batch';
-import { type Channel, channelFor } from '@carillon/core/channels';
+import { type Channel, channelFor, type Platform } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
 import { canonicalizeJson } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
 import { processCounts } from '@carillon/core/process-counts';
+import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
 import type { Recipient } from '@carillon/store/devices';
@@ -29,7 +30,8 @@ interface Audience {
   topics: string[];
   /** `info.devices`. */
   devices: number;
-  hasIos: boolean;
+  /** Platforms of the recipients, those of topics included. */
+  platforms: ReadonlySet<Platform>;
 }
 
 /** Collections that accepting a push reads and writes. */
@@ -48,6 +50,8 @@ interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
+  /** Push services may refuse the app's signatures: a sender to browsers is warned. */
+  lacksWebPushContact?: boolean;
   /** Is called before anything is stored; throws if no client waits for the result any more. */
   beforeStore?: () => void;
 }
@@ -131,12 +135,13 @@ export async function acceptPush(
   producers: Producers,
   app: string,
   request: PushRequest,
-  { idempotency, trace, beforeStore }: PushOrigin = {},
+  { idempotency, trace, lacksWebPushContact = false, beforeStore }: PushOrigin = {},
 ): Promise<AcceptedPush> {
   const audience = await resolveAudience(store, app, request);
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
-  if (audience.hasIos && !(await store.credentials.has(app, 'apns')))
+  if (audience.platforms.has('ios') && !(await store.credentials.has(app, 'apns')))
     throw new ApiError('NO_APNS_AUTH');
+  const isWarned = lacksWebPushContact && audience.platforms.has('web');
   const isKnown = createTokenCheck(request, audience.recipients);
   const failed = request.tokens.filter((token) => !isKnown(token));
   const push = buildPush(app, request, audience.devices, store.clock.now());
@@ -145,7 +150,11 @@ export async function acceptPush(
   if (notify.length > 0) push.notify = notify;
   if (idempotency !== undefined) {
     const failedBits = packFailed(request.tokens, isKnown);
-    push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
+    push.idempotency = {
+      ...idempotency,
+      ...(failedBits && { failed: failedBits }),
+      ...(isWarned && { warned: true as const }),
+    };
   }
   beforeStore?.();
   const existing = await storeUnderFreeId(store, push, audience, request.channel);
@@ -154,7 +163,7 @@ export async function acceptPush(
   processCounts.pushesAccepted += 1;
   if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
   else void enqueuePush(producers, push);
-  return { success: true, id: push._id, info: { devices: push.devices, failed } };
+  return createResponse(push, failed, isWarned);
 }
 
 /** Creates the check whether a token of the request is a recipient's. */
@@ -186,7 +195,16 @@ function repeatResponse(
     throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
   }
   const failed = unpackFailed(tokens, existing.idempotency?.failed);
-  return { success: true, id: existing._id, info: { devices: existing.devices, failed } };
+  return createResponse(existing, failed, existing.idempotency?.warned === true);
+}
+
+function createResponse(
+  { _id: id, devices }: PushDocument,
+  failed: string[],
+  isWarned: boolean,
+): AcceptedPush {
+  const info = { devices, failed, ...(isWarned && { warnings: [CONTACT_WARNING] }) };
+  return { success: true, id, info };
 }
 
 /** Resolves tokens and small topics. Topics of a scheduled push are resolved when it is due. */
@@ -215,7 +233,10 @@ async function resolveAudience(
     devices: isEstimate
       ? total
       : (await mergeSubscribers(store, app, tokenRecipients, topics)).length,
-    hasIos: tokenRecipients.some(isIos) || topics.some((topic) => counters.get(topic)?.hasIos),
+    platforms: new Set([
+      ...platformsOf(tokenRecipients),
+      ...topics.flatMap((topic) => counters.get(topic)?.platforms ?? []),
+    ]),
   };
 }
 
@@ -224,12 +245,14 @@ function createResolvedAudience(recipients: Recipient[]): Audience {
     recipients,
     topics: [],
     devices: recipients.length,
-    hasIos: recipients.some(isIos),
+    platforms: platformsOf(recipients),
   };
 }
 
-function isIos({ platform }: Recipient): boolean {
-  return platform === 'ios';
+function platformsOf(recipients: readonly Recipient[]): Set<Platform> {
+  const platforms = new Set<Platform>();
+  for (const { platform } of recipients) platforms.add(platform);
+  return platforms;
 }
 
 async function findTokenRecipients(

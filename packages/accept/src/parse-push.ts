@@ -35,7 +35,8 @@ export type PushRequest = PushContent &
 
 const TOPIC_PREFIX = '/topics/';
 
-const MAX_WARNINGS = 10;
+/** Maximum warnings of a response. */
+export const MAX_WARNINGS = 10;
 const MAX_WARNING_CHARACTERS = 64;
 /** Maximum fields of an object that are checked; objects written by hand have fewer. */
 const MAX_CHECKED_FIELDS = 100;

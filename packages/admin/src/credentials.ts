@@ -3,6 +3,7 @@ import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
 import { isTokenServerAllowed } from '@carillon/core/channels/fcm';
 import { type SealingKeys, seal } from '@carillon/core/sealing';
+import { CONTACT_HINT, chooseContact } from '@carillon/core/web-push-contact';
 import { type CredentialKey, credentialId } from '@carillon/store/credentials';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
@@ -31,7 +32,12 @@ export interface CredentialKeyInput {
 }
 
 /** Credential as operators see it, never with its secret; the properties of `about` are spread into it. */
-export type CredentialView = ReturnType<typeof toCredentialView>;
+export type CredentialView = ReturnType<typeof toCredentialView> & {
+  /** What an operator should change about it. */
+  warning?: string;
+};
+
+const CONTACT_WARNING = `no contact that Apple accepts, so Safari gets no push: ${CONTACT_HINT}`;
 
 /**
  * Seals and saves a credential, and makes the batches that wait for it due at once.
@@ -80,16 +86,24 @@ export async function replaceCredential(
 }
 
 /**
- * Lists the credentials of an app in order of id.
+ * Lists the credentials of an app in order of id, that of Web Push with the contact that requests are signed with.
  *
+ * @param webPushContact the deployment's contact for push services
  * @throws AdminError APP_NOT_FOUND
  */
 export async function listCredentials(
   store: Pick<Store, 'apps' | 'credentials'>,
   app: string,
+  webPushContact: string | undefined,
 ): Promise<CredentialView[]> {
   await requireApp(store, app);
-  return (await store.credentials.list(app)).map(toCredentialView);
+  const found = await store.credentials.list(app);
+  return found.map((credential) => {
+    const view = toCredentialView(credential);
+    if (credential.channel !== 'web-push') return view;
+    const contact = chooseContact(credential.about.contact, webPushContact);
+    return contact === undefined ? { ...view, warning: CONTACT_WARNING } : { ...view, contact };
+  });
 }
 
 /**

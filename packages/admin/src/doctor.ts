@@ -1,5 +1,6 @@
 import { PROXY_WARNINGS } from '@carillon/core/proxy-warnings';
 import { describeRedisUrl } from '@carillon/core/redis-url';
+import { CONTACT_HINT, chooseContact } from '@carillon/core/web-push-contact';
 import { inspectRedis } from '@carillon/presence/inspect-redis';
 import type { RedisAddress } from '@carillon/presence/redis';
 import type { RedisNode } from '@carillon/presence/redis-topology';
@@ -53,12 +54,17 @@ export async function runCheck(
 }
 
 /**
- * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, and proxies
- * that the services' settings don't name.
+ * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, contacts for
+ * push services, and proxies that the services' settings don't name.
  *
  * @param host shown as the server's address
+ * @param webPushContact the deployment's contact for push services
  */
-export function checkDatabase(store: Store, host: string): Promise<Finding[]> {
+export function checkDatabase(
+  store: Store,
+  host: string,
+  webPushContact: string | undefined,
+): Promise<Finding[]> {
   return Promise.all([
     runCheck('mongodb', async () => `${await store.version()} at ${host}`),
     runCheck('mongodb servers', async () => describeMongodb(await store.topology())),
@@ -68,6 +74,7 @@ export function checkDatabase(store: Store, host: string): Promise<Finding[]> {
     runCheck('mongodb disk space', () => checkDiskSpace(store)),
     runCheck('backlog', () => checkBacklog(store)),
     runCheck('refused credentials', () => checkRejectedCredentials(store)),
+    runCheck('web push contact', () => checkContacts(store, webPushContact)),
     runCheck('client addresses', () => checkClientAddresses(store)),
   ]);
 }
@@ -246,6 +253,32 @@ async function checkRejectedCredentials({
     );
   const more = rejected.length > MAX_LISTED ? ' and more' : '';
   throw new Error(`${listed.join(', ')}${more}; see carillon credential list --app ID`);
+}
+
+/**
+ * Checks that push services can reach the sender of each app.
+ *
+ * @throws when an app without a contact has a browser of Apple's, whose push service refuses its pushes
+ */
+async function checkContacts(
+  { credentials, devices }: Pick<Store, 'credentials' | 'devices'>,
+  ofDeployment: string | undefined,
+): Promise<string> {
+  if (ofDeployment !== undefined) return `${ofDeployment} for apps without one of their own`;
+  const lacking: string[] = [];
+  for await (const { app, about } of credentials.iterateWebPush()) {
+    if (chooseContact(about.contact, undefined) === undefined) lacking.push(app);
+  }
+  if (lacking.length === 0) return 'every app has one';
+  const affected = await devices.filterWithAppleBrowser(lacking, MAX_LISTED + 1);
+  const summary = `${lacking.length} ${lacking.length === 1 ? 'app has' : 'apps have'} none`;
+  if (affected.length === 0)
+    return `${summary}, so Apple would refuse pushes to Safari: ${CONTACT_HINT}`;
+  const listed = affected.slice(0, MAX_LISTED).join(', ');
+  const more = affected.length > MAX_LISTED ? ' and more' : '';
+  throw new Error(
+    `${summary}, and Apple refuses the pushes to Safari of ${listed}${more}: ${CONTACT_HINT}`,
+  );
 }
 
 /** Reads the warnings that the API and the gateways have recorded: only they see the connections. */

@@ -58,7 +58,7 @@ describe('an unknown id is reported by a code', () => {
     ['createKey', 'APP', () => createKey(store, SECRETS.pepper, UNKNOWN)],
     ['listKeys', 'APP', () => listKeys(store, UNKNOWN)],
     ['revokeKey', 'KEY', () => revokeKey(store, UNKNOWN)],
-    ['listCredentials', 'APP', () => listCredentials(store, UNKNOWN)],
+    ['listCredentials', 'APP', () => listCredentials(store, UNKNOWN, undefined)],
     ['saveCredential', 'APP', () => saveCredential(store, KEYS, KEY, PAIR)],
     ['saveWebPush', 'APP', () => saveWebPush(store, KEYS, UNKNOWN, {})],
     ['removeCredential', 'CREDENTIAL', () => removeCredential(store, KEY)],
@@ -147,7 +147,7 @@ describe('the key pair for Web Push', () => {
   test('keeps its public key when only the contact changes', async () => {
     const { id } = await newApp();
     const publicKey = await store.credentials.webPushPublicKey(id);
-    const contact = 'mailto:you@example.com';
+    const contact = 'mailto:you@mail.net';
     expect(await saveWebPush(store, KEYS, id, { contact })).toMatchObject({ publicKey, contact });
   });
 
@@ -182,12 +182,12 @@ test('a credential can be opened for its app and its channel alone', async () =>
 
 test('a credential is listed without its secret until it is removed', async () => {
   const { id: app } = await newApp();
-  const [view, ...others] = await listCredentials(store, app);
+  const [view, ...others] = await listCredentials(store, app, undefined);
   expect(others).toEqual([]);
   expect(view).toMatchObject({ id: `${app}:web-push`, app, channel: 'web-push' });
   expect(view).not.toHaveProperty('secret');
   await removeCredential(store, { app, channel: 'web-push' });
-  expect(await listCredentials(store, app)).toEqual([]);
+  expect(await listCredentials(store, app, undefined)).toEqual([]);
 });
 
 describe('the demo app', () => {
@@ -195,14 +195,16 @@ describe('the demo app', () => {
     const { id } = await newApp();
     const options = { existing: id, sandbox: UNREACHABLE };
     expect(await ensureDemoApp(store, SECRETS, options)).toEqual({ app: id });
-    expect(await listCredentials(store, id)).toHaveLength(1);
+    expect(await listCredentials(store, id, undefined)).toHaveLength(1);
   });
 
   test('is made without credentials of providers where there is no sandbox', async () => {
     const options = { existing: undefined, sandbox: undefined };
     const { app, apiKey } = await ensureDemoApp(store, SECRETS, options);
     expect(apiKey).toMatch(/^[0-9a-f]{64}$/);
-    expect((await listCredentials(store, app)).map(({ channel }) => channel)).toEqual(['web-push']);
+    expect((await listCredentials(store, app, undefined)).map(({ channel }) => channel)).toEqual([
+      'web-push',
+    ]);
   });
 
   test.each([UNKNOWN, undefined])('is created again instead of %s', async (existing) => {
@@ -226,13 +228,13 @@ describe('a sandbox that is not usable is reported by a code and saves nothing',
     const { id: app } = await newApp();
     const saved = saveSandboxCredentials(store, KEYS, app, url());
     await expect(saved).rejects.toMatchObject({ code: 'SANDBOX_UNREACHABLE' });
-    expect(await listCredentials(store, app)).toHaveLength(1);
+    expect(await listCredentials(store, app, undefined)).toHaveLength(1);
   });
 });
 
 test('the findings of a healthy database report no fault', async () => {
   await store.migrate();
-  const findings = await checkDatabase(store, 'db:1');
+  const findings = await checkDatabase(store, 'db:1', undefined);
   expect(findings[0]).toMatchObject({
     check: 'mongodb',
     detail: expect.stringMatching(/ at db:1$/),

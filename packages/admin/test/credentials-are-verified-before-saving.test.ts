@@ -136,6 +136,10 @@ describe("a service account's key file", () => {
   ]);
 });
 
+function rejectedContact(contact: string, text: string): Rejected {
+  return [`with the contact ${contact}`, () => verifyWebPush({ contact }), text, ['contact']];
+}
+
 describe('a key pair for Web Push', () => {
   const generate = () => {
     const { secret } = verifyWebPush({});
@@ -173,6 +177,46 @@ describe('a key pair for Web Push', () => {
       'needs its private key',
       ['privateKey'],
     ],
-    ['with an invalid contact', () => verifyWebPush({ contact: 'me' }), 'mailto:', ['contact']],
   ]);
+});
+
+describe('the contact of a key pair', () => {
+  testRejected([
+    ...[
+      ...['me', 'you@mail.net', 'mailto:', 'mailto:mail.net', 'mailto:a@b@mail.net', 'mailto:you@'],
+      ...['mailto: you@mail.net', 'mailto:You <you@mail.net>', '<mailto:you@mail.net>'],
+      ...[
+        'mailto:you@mail.net,me@mail.net',
+        'mailto:you@mail.net?subject=a',
+        'MAILTO:you@mail.net',
+      ],
+      ...[
+        'http://mail.net',
+        'ftp://mail.net',
+        'https://',
+        'https://mail.net/a b',
+        'https:mail.net',
+      ],
+      ...['https://mail.net/<a>', '', ' mailto:you@mail.net', 'mailto:you@mail.net\n'],
+    ].map((contact) => rejectedContact(contact, 'mailto: with one address, or an https: URL')),
+    ...[
+      ...['mailto:you@localhost', 'mailto:you@LOCALHOST.', 'mailto:you@server', 'https://server/a'],
+      ...['mailto:push@carillon.invalid', 'mailto:you@a.test', 'mailto:you@a.b.example'],
+      ...['https://a.localhost', 'https://printer.local:631/', 'mailto:you@Example.COM'],
+      ...['mailto:you@mail.example.net', 'https://www.example.org/contact', 'https://192.0.2.1'],
+      ...['https://0x7f.1/', 'https://[2001:db8::1]/', 'mailto:you@192.0.2.1'],
+    ].map((contact) => rejectedContact(contact, 'domain name that you own')),
+  ]);
+
+  test.each([
+    ...['mailto:you@mail.net', 'mailto:first.last+push@a.b.mail.co.uk', 'mailto:du@bücher.de'],
+    ...[
+      'https://mail.net',
+      'https://www.mail.net:8443/contact?a=b#c',
+      'https://examplecompany.com',
+    ],
+    ...['mailto:you@test.mail.net', 'https://invalid.net', 'https://host.tailnet.ts.net'],
+  ])('takes the contact %s', (contact) => {
+    expect(verifyWebPush({ contact })).toMatchObject({ secret: { contact }, about: { contact } });
+  });
 });

@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { parseRedisUrl } from '@carillon/core/redis-url';
 import { SettingsError } from '@carillon/core/settings-error';
+import { findContactFault } from '@carillon/core/web-push-contact';
 import { z } from 'zod';
 
 /**
@@ -110,11 +111,22 @@ export const presenceEnv = {
   PRESENCE_REDIS_URL: redisUrl.optional(),
 };
 
+/** Schema of a contact that push services accept. */
+export const webPushContact = z.string().superRefine((contact, context) => {
+  const message = findContactFault(contact);
+  if (message !== undefined) context.addIssue({ code: 'custom', message });
+});
+
+/** Variables of the processes that sign requests to push services, or that warn when their contact is missing. */
+export const webPushContactEnv = {
+  /** Contact for push services of apps without one of their own: a `mailto:` or `https:` URL of your domain. Without it Apple refuses pushes to Safari. */
+  WEB_PUSH_CONTACT: webPushContact.optional(),
+};
+
 /** Variables of services that stand behind a load balancer. */
 export const stopDelayEnv = {
   /**
-   * Seconds for which a process continues to serve after SIGTERM while /readyz returns 503, so that load balancers
-   * remove it first.
+   * Seconds for which a process serves after SIGTERM while /readyz returns 503, so that load balancers remove it first.
    */
   STOP_DELAY_SECONDS: z.coerce.number().min(0).max(300).default(0),
 };

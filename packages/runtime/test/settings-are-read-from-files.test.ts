@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { z } from 'zod';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
-import { readEnv } from '../src/env.ts';
+import { readEnv, webPushContactEnv } from '../src/env.ts';
 
 const SECRET = 'correct horse battery';
 const schema = z.object({ SECRET: z.string().min(SECRET.length), NUMBER: z.coerce.number() });
@@ -28,6 +28,15 @@ test('a variable takes precedence over the file', () => {
 test('a file that is absent is named', () => {
   const env = { SECRET_FILE: '/nonexistent/secret', NUMBER: '1' };
   expect(() => readEnv(schema, env)).toThrow("the file /nonexistent/secret can't be read");
+});
+
+test('a contact that push services refuse is named with the reason, an empty one is absent', () => {
+  const read = (WEB_PUSH_CONTACT: string) =>
+    readEnv(z.object(webPushContactEnv), { WEB_PUSH_CONTACT });
+  expect(() => read('mailto:ops@localhost')).toThrow(/refuse localhost\..*at WEB_PUSH_CONTACT/s);
+  expect(() => read('ops@mail.net')).toThrow(/must be mailto: .*at WEB_PUSH_CONTACT/s);
+  expect(read('')).toEqual({});
+  expect(read('https://mail.net')).toEqual({ WEB_PUSH_CONTACT: 'https://mail.net' });
 });
 
 test('all wrong settings are named at once, and no value of a secret', () => {

@@ -31,6 +31,8 @@ type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'
 /** Maximum queries in flight. More would hold more of a large audience in memory at once. */
 const QUERIES_IN_FLIGHT = 4;
 
+/** Beginning of the endpoints of Apple's push service. */
+const APPLE_ENDPOINTS = 'https://web.push.apple.com/';
 /** Maximum writes of a device with its provider address while others get the same one; all of twenty succeed. */
 const MAX_ADDRESS_ATTEMPTS = 60;
 /** Maximum delay before the device that has the address is looked up. */
@@ -178,6 +180,19 @@ function createDeviceReads(devices: Devices) {
         .find({ app: { $in: [...apps] }, 'provider.address': address })
         .limit(limit)
         .toArray(),
+    /** Returns the first of these apps, at most `limit`, that have a browser whose push service is Apple's. */
+    async filterWithAppleBrowser(apps: readonly string[], limit: number): Promise<string[]> {
+      const found: string[] = [];
+      for (const app of apps) {
+        if (found.length === limit) break;
+        const browser = await devices.findOne(
+          { app, 'provider.address': { $gte: APPLE_ENDPOINTS, $lt: `${APPLE_ENDPOINTS}~` } },
+          { projection: { _id: 1 } },
+        );
+        if (browser !== null) found.push(app);
+      }
+      return found;
+    },
     /** Finds when the devices of an app among these tokens were last seen, in no order. */
     async findLastSeen(app: string, tokens: readonly string[]): Promise<LastSeen[]> {
       const found = await devices

@@ -357,8 +357,11 @@ export interface PushDocument {
   counts?: OutcomeCounts;
   /** Context of the trace that the request began or continued (`traceparent`, W3C Trace Context), if it is sampled. */
   trace?: string;
-  /** `failed`: one bit per token of the request, set if the response listed it as failed (store/failed-tokens). */
-  idempotency?: { key: string; bodyHash: string; failed?: Binary };
+  /**
+   * `failed`: one bit per token of the request, set if the response listed it as failed (store/failed-tokens). `warned`: the
+   * response warned of the missing contact for Web Push.
+   */
+  idempotency?: { key: string; bodyHash: string; failed?: Binary; warned?: true };
 }
 
 export interface BatchDocument {

@@ -1,13 +1,15 @@
 import { newObjectId } from '@carillon/core/ids';
 import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
-import type { AccountDocument, AppDocument, KeyDocument } from './documents.ts';
+import type { AccountDocument, AppDocument, CredentialDocument, KeyDocument } from './documents.ts';
 
 /** The app and account of a valid key. */
 export interface KeyOwner {
   keyId: string;
   app: AppDocument;
   account: AccountDocument;
+  /** Contact of the app's key pair for Web Push; empty if the pair has none, undefined without a pair. */
+  webPushContact?: string | undefined;
 }
 
 /** A use of an API key: its id, milliseconds since 1970. */
@@ -24,7 +26,30 @@ interface FoundKey {
   digest: string;
   apps: AppDocument[];
   accounts: AccountDocument[];
+  webPush: Pick<CredentialDocument, 'about'>[];
 }
+
+/** Stages that add the app of a key, its account, and what may be shown of its key pair for Web Push. */
+const OWNER_LOOKUPS = [
+  { $lookup: { from: 'apps', localField: 'app', foreignField: '_id', as: 'apps' } },
+  {
+    $lookup: {
+      from: 'accounts',
+      localField: 'apps.account',
+      foreignField: '_id',
+      as: 'accounts',
+    },
+  },
+  {
+    $lookup: {
+      from: 'credentials',
+      localField: 'app',
+      foreignField: 'app',
+      pipeline: [{ $match: { channel: 'web-push' } }, { $project: { 'about.contact': 1 } }],
+      as: 'webPush',
+    },
+  },
+];
 
 /** Secret API keys, stored only as digests. */
 export function createKeys(db: Db, clock: Clock) {
@@ -44,24 +69,19 @@ export function createKeys(db: Db, clock: Clock) {
               revokedAt: { $exists: false },
             },
           },
-          { $lookup: { from: 'apps', localField: 'app', foreignField: '_id', as: 'apps' } },
-          {
-            $lookup: {
-              from: 'accounts',
-              localField: 'apps.account',
-              foreignField: '_id',
-              as: 'accounts',
-            },
-          },
+          ...OWNER_LOOKUPS,
         ],
         { batchSize: digests.length + 1 },
       )
       .toArray();
     const owners = new Map<string, KeyOwner>();
-    for (const { _id: keyId, digest, apps, accounts } of found) {
+    for (const { _id: keyId, digest, apps, accounts, webPush } of found) {
       const [app] = apps;
       const [account] = accounts;
-      if (app !== undefined && account !== undefined) owners.set(digest, { keyId, app, account });
+      const [pair] = webPush;
+      const webPushContact = pair && (pair.about.contact ?? '');
+      if (app !== undefined && account !== undefined)
+        owners.set(digest, { keyId, app, account, webPushContact });
     }
     return owners;
   }
@@ -73,7 +93,7 @@ export function createKeys(db: Db, clock: Clock) {
       await keys.insertOne({ _id, app, digest, lastFour, createdAt: new Date(clock.now()) });
       return _id;
     },
-    /** Finds the app and account of a key that isn't revoked, in one round trip. */
+    /** Finds the owner of a key that isn't revoked, in one round trip. */
     owner: async (digest: string): Promise<KeyOwner | undefined> =>
       (await findOwners([digest])).get(digest),
     /** Finds the owners of many keys by their digests; unknown and revoked keys are left out. */

@@ -1,3 +1,4 @@
+import { PLATFORMS, type Platform } from '@carillon/core/channels';
 import type { Collection, Db } from 'mongodb';
 import type { SubscriptionDocument, TopicDocument } from './documents.ts';
 import {
@@ -16,8 +17,8 @@ const TOPICS_PER_PAGE = 1_000;
 /** The counters of a topic. */
 export interface TopicCounter {
   subscribers: number;
-  /** iOS devices are among them. */
-  hasIos: boolean;
+  /** Platforms of the subscribers. */
+  platforms: Platform[];
 }
 
 /** A topic and the number of its subscribers. */
@@ -40,7 +41,7 @@ export function createTopics(db: Db) {
       return new Map(
         found.map(({ _id, n }) => [
           _id.slice(app.length + 1),
-          { subscribers: countSubscribers({ n }), hasIos: (n.ios ?? 0) > 0 },
+          { subscribers: countSubscribers({ n }), platforms: listPlatforms(n) },
         ]),
       );
     },
@@ -79,6 +80,10 @@ export function createTopics(db: Db) {
       return ids.size;
     },
   };
+}
+
+function listPlatforms(counters: TopicDocument['n']): Platform[] {
+  return PLATFORMS.filter((platform) => (counters[platform] ?? 0) > 0);
 }
 
 async function listPage(

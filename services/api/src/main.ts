@@ -148,7 +148,10 @@ function createFeatures(
     );
   // Express matches them one after the other.
   return [
-    pushRoutes(routing, store, producers, retentionMs, tracer),
+    pushRoutes(routing, store, producers, {
+      ...{ retentionMs, tracer },
+      webPushContact: env.WEB_PUSH_CONTACT,
+    }),
     outcomesRoutes(routing, store),
     exportRoutes(routing, store, {
       slots: createSlots(presenceServer, EXPORTS_PER_APP, onRedisError),

@@ -49,7 +49,7 @@ function checkNode(version: string): Promise<Finding> {
 async function checkMongodb(stack: Stack): Promise<Finding[]> {
   try {
     const host = hostOf(requireSetting(stack, 'mongodb'));
-    return await withStore(stack, (store) => checkDatabase(store, host));
+    return await withStore(stack, (store) => checkDatabase(store, host, stack.webPushContact));
   } catch (error) {
     return [await runCheck('mongodb', () => Promise.reject(error))];
   }

@@ -210,7 +210,10 @@ function addListCommand(parent: Command, { stack, output }: CommandContext): voi
     .description("list an app's credentials without their secrets")
     .requiredOption('--app <id>', 'the app')
     .action(async ({ app }: { app: string }) => {
-      const views = await withStore(stack(), (store) => listCredentials(store, app));
+      const target = stack();
+      const views = await withStore(target, (store) =>
+        listCredentials(store, app, target.webPushContact),
+      );
       output.show(views, views.flatMap(formatCredential));
     });
 }
@@ -268,12 +271,13 @@ function readCredentialFile(path: string): CredentialFile {
 }
 
 function formatCredential(view: CredentialView): string[] {
-  const { id, app: _app, channel: _channel, refused, ...fields } = view;
+  const { id, app: _app, channel: _channel, refused, warning, ...fields } = view;
   const details = Object.entries(fields).map(([name, value]) => `${name} ${value}`);
   return [
     `${id}: ${details.join(', ')}`,
     ...(refused === undefined
       ? []
       : [`  rejected by the provider at ${refused.at}: ${refused.detail}`]),
+    ...(warning === undefined ? [] : [`  ${warning}`]),
   ];
 }

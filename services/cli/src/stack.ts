@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describeError } from '@carillon/admin/admin-error';
-import { readEnv, redisUrl } from '@carillon/runtime/env';
+import { readEnv, redisUrl, webPushContact } from '@carillon/runtime/env';
 import { z } from 'zod';
 import { commandFailed, isFileNotFound, serviceUnreachable } from './failure.ts';
 import type { Output } from './output.ts';
@@ -27,6 +27,8 @@ export const environmentSchema = z.object({
   API_KEY_PEPPER: z.string().min(32).optional(),
   /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. */
   CREDENTIAL_KEYS: z.string().optional(),
+  /** As the services have it, for `doctor` and `credential list`. */
+  WEB_PUSH_CONTACT: webPushContact.optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** Base address of the console, for the links of `operator` and for `doctor`. */
@@ -37,7 +39,7 @@ export const environmentSchema = z.object({
   CARILLON_APP: z.string().optional(),
   /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
-  /** Base address of the sandbox's control API; the sandbox simulates the providers. */
+  /** Base address of the sandbox's control API. */
   CARILLON_SANDBOX: z.url({ protocol: /^https?$/ }).optional(),
 });
 
@@ -47,6 +49,7 @@ const devFileSchema = z.object({
   mqtt: z.string(),
   console: z.string().optional(),
   sandbox: z.string().optional(),
+  webPushContact: z.string().optional(),
   mongodb: z.string(),
   redis: z.string(),
   processes: z.array(
@@ -80,6 +83,8 @@ export interface Stack {
   mqtt: string | undefined;
   sandbox: string | undefined;
   console: string | undefined;
+  /** Contact for push services of apps without one of their own. */
+  webPushContact: string | undefined;
   /** Processes that `npm start` runs; empty when it does not run. */
   processes: z.infer<typeof devFileSchema>['processes'];
 }
@@ -119,6 +124,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
     console: env.CONSOLE_URL ?? devFile?.console,
+    webPushContact: env.WEB_PUSH_CONTACT ?? (isOwnDatabase ? devFile?.webPushContact : undefined),
     processes: devFile?.processes ?? [],
   };
 }

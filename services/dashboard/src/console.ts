@@ -124,7 +124,10 @@ export type ConsoleApi = ApiOf<
   | ReturnType<typeof createApiRoutes>[number]
 >;
 
-type ApiSettings = Pick<Environment, 'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS'>;
+type ApiSettings = Pick<
+  Environment,
+  'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS' | 'WEB_PUSH_CONTACT'
+>;
 
 /** Returns the routes with a session except those of Bull Board, whose paths and responses are the library's. */
 function createApiRoutes(
@@ -142,7 +145,7 @@ function createApiRoutes(
     ...accountRoutes(store),
     ...appRoutes(store, pepper, sealingKeys),
     ...keyRoutes(store, pepper),
-    ...credentialRoutes(store, sealingKeys, engine.accept),
+    ...credentialRoutes(store, sealingKeys, engine.accept, env.WEB_PUSH_CONTACT),
     ...webhookRoutes(store, engine.producers),
     ...liveRoutes({ redis: engine.queueConnection, store }),
     ...pushRoutes(store, engine.producers, { accept: engine.accept, accountOf, retentionMs }),

@@ -6,6 +6,7 @@ import {
   presenceEnv,
   redisEnv,
   stopDelayEnv,
+  webPushContactEnv,
 } from '@carillon/runtime/env';
 import { z } from 'zod';
 
@@ -18,21 +19,22 @@ export const environment = z.object({
   ...redisEnv,
   ...presenceEnv,
   ...stopDelayEnv,
+  ...webPushContactEnv,
   /** Address that the console listens on. */
   DASHBOARD_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4010 }),
-  /** Address of the console as operators open it, for instance https://push.example.com. Needed behind a host name; https turns on Secure cookies. */
+  /** Address of the console for operators, for instance https://push.example.com. Needed behind a host name; https turns on Secure cookies. */
   CONSOLE_URL: httpUrl.optional(),
   /** Name of the installation that the console shows, for instance production. */
   CONSOLE_ENVIRONMENT: z.string().max(40).default(''),
-  /** Address of the HTTP API as backends reach it, for instance https://push.example.com. The console writes it into the commands that it shows; unset: the operator fills it in. */
+  /** Address of the HTTP API for backends, for instance https://push.example.com, in the commands that the console shows; unset: the operator fills it in. */
   PUBLIC_API_URL: httpUrl.optional(),
   /** Number of own proxies in front of the service; as many entries of X-Forwarded-For are trusted. */
   TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
   /** Pepper of the API keys' digests; changing it makes all keys invalid. */
   API_KEY_PEPPER: z.string().min(32),
-  /** Time for which a finished push can be queried, in seconds. */
+  /** Seconds for which a finished push can be queried. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
-  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider or `webhook`. */
+  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a provider or `webhook`. */
   CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
   /** Issuer of an OpenID provider for single sign-on; needs CONSOLE_URL and OIDC_CLIENT_ID. */
   OIDC_ISSUER: httpUrl.optional(),
@@ -43,11 +45,11 @@ export const environment = z.object({
   /** Scopes that the console requests from the OpenID provider. */
   OIDC_SCOPES: z.string().default('openid profile email'),
   /**
-   * Claim with an operator's role: viewer, operator, admin or owner, or a list with one of them. A login without it is
+   * Claim with an operator's role: viewer, operator, admin or owner, or a list with one of them. Without it a login is
    * refused.
    */
   OIDC_ROLE_CLAIM: z.string().default('carillon_role'),
-  /** Claim with the list of ids of the accounts that an operator may see; unset: all accounts. */
+  /** Claim with the ids of the accounts that an operator may see; unset: all. */
   OIDC_ACCOUNTS_CLAIM: z.string().optional(),
   /** Text of the button for single sign-on. */
   OIDC_LABEL: z.string().max(60).default('Single sign-on'),

@@ -64,6 +64,19 @@ describe('apps, keys and credentials', () => {
     ]);
   });
 
+  test('the key pair for browsers warns until it has a contact that Apple accepts', async () => {
+    const set = (contact: string) =>
+      owner.put(`/api/apps/${app}/credentials/web-push`, { contact });
+    const warningOf = async () =>
+      (await owner.get(`/api/apps/${app}/credentials`)).body.items[0].warning;
+    expect(await warningOf()).toMatch(/^no contact that Apple accepts, .*WEB_PUSH_CONTACT/);
+    const refused = await set('mailto:you@localhost');
+    expect(refused.body).toMatchObject({ error: expect.stringMatching(/refuse localhost\.$/) });
+    expect(await warningOf()).toBeDefined();
+    expect((await set('mailto:you@mail.net')).status).toBe(200);
+    expect(await warningOf()).toBeUndefined();
+  });
+
   test('settings are changed, and another app’s bundle id is a conflict', async () => {
     const other = (await owner.post('/api/apps', { account, name: 'other' })).body;
     secrets.push(other.key);

@@ -1,6 +1,12 @@
 import { BATCH_NUMBERS_PER_PAGE } from '@carillon/core/channels';
 import { parseSealingKeys } from '@carillon/core/sealing';
-import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import {
+  commonEnv,
+  mongodbEnv,
+  presenceEnv,
+  redisEnv,
+  webPushContactEnv,
+} from '@carillon/runtime/env';
 import { type AllowedHosts, parseAllowedHosts } from '@carillon/webhooks/allowed-hosts';
 import { z } from 'zod';
 import { queueList, requireCredentialKeys } from './queues.ts';
@@ -21,31 +27,32 @@ export const environment = z
     ...mongodbEnv,
     ...redisEnv,
     ...presenceEnv,
+    ...webPushContactEnv,
     /** Jobs of each queue in progress at once. */
     CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
-    /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; while it does, other pushes wait for a free slot. The same in all workers. */
+    /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; other pushes then wait for a slot. The same in all workers. */
     OPEN_BATCHES_PER_PUSH: z.coerce
       .number()
       .int()
       .min(BATCH_NUMBERS_PER_PAGE)
       .max(1_000)
       .default(64),
-    /** Time for which a finished push can be queried, in seconds. */
+    /** Seconds for which a finished push can be queried. */
     RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
     /** Queues that the process takes jobs from, separated by commas; all if absent. Each queue needs a process that takes it. */
     QUEUES: queueList,
-    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider or `webhook`. */
+    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a provider or `webhook`. */
     CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
-    /** Hosts (with port unless 443) of Web Push services besides those of the browser vendors, separated by commas. */
+    /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas. */
     WEB_PUSH_HOSTS: z
       .string()
       .default('')
       .transform((text) => text.split(',').filter(Boolean)),
-    /** Certificate of the authority that signed the certificates of the hosts in WEB_PUSH_HOSTS, PEM. */
+    /** Certificate of the authority of the hosts in WEB_PUSH_HOSTS, PEM. */
     WEB_PUSH_CA: z.string().optional(),
-    /** Receivers of webhooks in the operator's network: names, addresses and networks such as 10.0.0.0/8, separated by commas. Only these may have a private address or use http. */
+    /** Receivers of webhooks in your network: names, addresses and networks such as 10.0.0.0/8, separated by commas. Only these may have a private address or use http. */
     WEBHOOK_HOSTS: z.string().default('').transform(toAllowedHosts),
-    /** Certificates of authorities that are trusted for receivers of webhooks besides the public ones, PEM. */
+    /** Certificates of further authorities for receivers of webhooks, PEM. */
     WEBHOOK_CA: z.string().optional(),
   })
   .superRefine(requireCredentialKeys);

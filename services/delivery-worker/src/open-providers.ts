@@ -13,6 +13,7 @@ export interface ProviderSettings {
   CREDENTIAL_KEYS?: SealingKeys | undefined;
   WEB_PUSH_HOSTS: string[];
   WEB_PUSH_CA?: string | undefined;
+  WEB_PUSH_CONTACT?: string | undefined;
 }
 
 type ProviderContext = Pick<ServiceContext, 'log' | 'metrics' | 'release'> & {
@@ -69,6 +70,7 @@ export function openProviders(
 function createLoaders({
   WEB_PUSH_HOSTS: hosts,
   WEB_PUSH_CA: ca,
+  WEB_PUSH_CONTACT: contact,
 }: ProviderSettings): Record<ProviderChannelName, LoadProviderChannel> {
   for (const { host, connectTo = host } of hosts.map(parsePushHost)) {
     if (!URL.canParse(`https://${connectTo}`))
@@ -79,7 +81,7 @@ function createLoaders({
     fcm: async () => (await import('./channels/fcm/client.ts')).fcm,
     'web-push': async () => {
       const { createWebPush } = await import('./channels/web-push/client.ts');
-      return createWebPush({ hosts, ...(ca !== undefined && { ca }) });
+      return createWebPush({ hosts, contact, ...(ca !== undefined && { ca }) });
     },
   };
 }

@@ -58,7 +58,7 @@ export const environment = z.object({
   PROXY_PROTOCOL: z.enum(['on', 'off']).default('off'),
   /** Most connections of one process; its limit of open files must be 5 % and 1,100 higher. */
   MAX_CONNECTIONS: z.coerce.number().int().min(1).default(18_000),
-  /** Bytes that may be buffered for slow devices in all sockets together; above it each app is limited to its share. */
+  /** Bytes buffered for slow devices in all sockets together; above it each app is limited to its share. */
   MAX_WAITING_BYTES: z.coerce.number().int().min(1_048_576).default(67_108_864),
   /** Keys that sign device credentials, newest first: `2:<hex>,1:<hex>`. */
   DEVICE_AUTH_KEYS: z.string().transform((text, context) => {
@@ -71,6 +71,6 @@ export const environment = z.object({
   }),
   /** `off` disables the limits per client address, for load tests from one machine. */
   ADDRESS_LIMITS: z.enum(['on', 'off']).default('on'),
-  /** Seconds over which connections are closed when the process stops; receipts are flushed after them, within 20 s more. */
+  /** Seconds over which connections are closed when the process stops; receipts are flushed within 20 s more. */
   GATEWAY_DRAIN_SECONDS: z.coerce.number().min(0.1).max(600).default(12),
 });

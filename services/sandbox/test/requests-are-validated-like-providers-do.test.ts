@@ -252,6 +252,26 @@ describe('a push service, by the library web-push', () => {
     return { Authorization: Authorization.replace(keys.publicKey, otherKeys.publicKey) };
   }
 
+  test.each([
+    ['mailto:push@carillon.invalid', 403],
+    ['mailto:a@localhost', 403],
+    ['mailto:a@carillon.dev', 201],
+  ])('plays Apple when it is told so: the contact %s gets %i', async (contact, status) => {
+    const browser = await createBrowser();
+    await sandbox.call('PUT', '/servers/web-push', { checkContact: true });
+    const [audience, { publicKey, privateKey }] = [origin(), keys];
+    const details = { publicKey, privateKey, subject: contact };
+    const { headers, body, endpoint } = webPush.generateRequestDetails(browser, '{}', {
+      vapidDetails: details,
+    });
+    expect(new URL(endpoint).origin).toBe(audience);
+    const response = await post(endpoint, headers as Headers, body);
+    expect(response.status).toBe(status);
+    if (status === 403) expect(JSON.parse(response.body)).toEqual({ reason: 'BadJwtToken' });
+    await sandbox.call('DELETE', '/servers');
+    expect(await send(browser, '{}')).toBe(201);
+  });
+
   test('rejects or expires the credential when it is told so', async () => {
     const browser = await createBrowser();
     await sandbox.call('PUT', '/servers/web-push', { refuseCredential: true });

@@ -11,7 +11,7 @@ export interface Sent {
   id: string;
   /** The payload's text. */
   payload: string;
-  info: { devices: number; failed?: string[] };
+  info: { devices: number; failed?: string[]; warnings?: string[] };
 }
 
 /** The status of a push (specification 4.2). */

@@ -49,12 +49,11 @@ export async function openProvidersOf(stack: Stack): Promise<ProviderFixture> {
     secret: ProviderSecret,
   ): Promise<void> {
     const sealed = seal(keys, credentialId(credentialKey), JSON.stringify(secret));
-    const { publicKey } = secret as { publicKey?: string };
-    await store.credentials.put(
-      credentialKey,
-      sealed,
-      publicKey === undefined ? {} : { publicKey },
-    );
+    const { publicKey, contact } = secret as { publicKey?: string; contact?: string };
+    await store.credentials.put(credentialKey, sealed, {
+      ...(publicKey && { publicKey }),
+      ...(contact && { contact }),
+    });
     await store.batchTable.retryNow(credentialKey.app, credentialKey.channel);
   }
 
@@ -88,5 +87,11 @@ export const WEB_PUSH_PAIR = {
   publicKey:
     'BLHVd-Yf55lyZlkKr5ZgWPeC6EEQgnYn7PpfB_o5n0HRWvXCnyQcdyNix_p4BfnQygWIX74tgQgbW3aqjQ6vcts',
   privateKey: 'f67HL8PKb6W0s_Wxbg1uvkqPC6xdRRNH1IIVm_j0tmA',
-  contact: 'mailto:test@carillon.invalid',
+  contact: 'mailto:test@carillon.dev',
+};
+
+/** The same as the pair of a new app: with a contact that Apple refuses. */
+export const WEB_PUSH_PAIR_WITHOUT_CONTACT = {
+  ...WEB_PUSH_PAIR,
+  contact: 'mailto:push@carillon.invalid',
 };

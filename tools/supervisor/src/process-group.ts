@@ -41,6 +41,8 @@ interface StackInfo {
   setup?: string;
   /** URL of the sandbox's control API, if it runs. */
   sandbox?: string;
+  /** Contact for push services, if the services have one. */
+  webPushContact?: string;
   /** Path of the CA certificate, PEM. */
   ca: string;
   mongodb: string;

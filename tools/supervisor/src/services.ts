@@ -61,13 +61,13 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   api: [
     ...PRESENCE_VARIABLES,
     ...['API_KEY_PEPPER', 'DEVICE_AUTH_KEYS', 'RETENTION_SECONDS', 'ADDRESS_LIMITS'],
-    'WEB_PUSH_HOSTS',
+    ...['WEB_PUSH_HOSTS', 'WEB_PUSH_CONTACT'],
     ...Object.keys(MALLOC_SETTINGS),
   ],
   'delivery-worker': [
     ...PRESENCE_VARIABLES,
     ...['CREDENTIAL_KEYS', 'RETENTION_SECONDS', 'WEB_PUSH_HOSTS', 'WEB_PUSH_CA_FILE'],
-    ...['WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE', 'OPEN_BATCHES_PER_PUSH'],
+    ...['WEB_PUSH_CONTACT', 'WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE', 'OPEN_BATCHES_PER_PUSH'],
   ],
   scheduler: DATA_SERVER_VARIABLES,
   'device-gateway': [
@@ -77,7 +77,7 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   ],
   dashboard: [
     ...PRESENCE_VARIABLES,
-    ...['API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'RETENTION_SECONDS'],
+    ...['API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'RETENTION_SECONDS', 'WEB_PUSH_CONTACT'],
     ...CONSOLE_VARIABLES,
   ],
   'command line': ['MONGODB_URI', 'API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'CARILLON_SANDBOX'],
@@ -125,6 +125,7 @@ export function buildSettings(
         'REDIS_CA_FILE',
         'PRESENCE_REDIS_URL',
         'MAX_CONNECTIONS',
+        'WEB_PUSH_CONTACT',
         'WEBHOOK_HOSTS',
         'WEBHOOK_CA_FILE',
         'OPEN_BATCHES_PER_PUSH',

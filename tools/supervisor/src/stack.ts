@@ -97,6 +97,7 @@ export function createStack(
       mongodb: servers.mongodbUri,
       redis: servers.redisUrl,
       ...(device?.token === undefined ? {} : { device: device.token }),
+      ...(settings.WEB_PUSH_CONTACT && { webPushContact: settings.WEB_PUSH_CONTACT }),
     });
     releases.push(startReload(config, { restart: processGroup.restart, print }));
     return { ...prepared, ...addresses, ...(device === undefined ? {} : { device }) };

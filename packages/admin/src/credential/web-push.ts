@@ -1,6 +1,7 @@
 import { createECDH, timingSafeEqual } from 'node:crypto';
 import { providerSecret, type SecretOf } from '@carillon/core/channels';
 import { type SealingKeys, unseal } from '@carillon/core/sealing';
+import { findContactFault } from '@carillon/core/web-push-contact';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError, invalidCredential } from '../admin-error.ts';
@@ -15,9 +16,8 @@ import { requireApp } from '../require-app.ts';
 
 const CHANNEL = 'web-push';
 const CURVE = 'prime256v1';
-/** Sender's address in requests to push services, which require one; operators can set a real one. */
-const DEFAULT_CONTACT = 'mailto:push@carillon.invalid';
-const CONTACT = /^(mailto:[^@\s]+@[^@\s]+|https:\/\/\S+)$/;
+/** Contact of a key pair without one: requests are signed with that of the deployment instead, if it has one. */
+const NO_CONTACT = 'mailto:push@carillon.invalid';
 
 /** Key pair for Web Push as an operator provides it; a new pair is generated when both keys are absent. */
 export interface WebPushOptions {
@@ -25,7 +25,7 @@ export interface WebPushOptions {
   publicKey?: string;
   /** File that contains the private key, base64url. */
   privateKey?: CredentialFile;
-  /** mailto: or https: address that push services can contact. */
+  /** A contact that push services accept (core/web-push-contact). */
   contact?: string;
 }
 
@@ -88,17 +88,20 @@ function requireSameKeyPair(current: CredentialDocument, options: WebPushOptions
 export function verifyWebPush({
   publicKey,
   privateKey,
-  contact = DEFAULT_CONTACT,
+  contact,
 }: WebPushOptions): VerifiedCredential {
   const keyPair =
     privateKey === undefined ? generateKeyPair(publicKey) : readKeyPair(publicKey, privateKey);
   return withContact(keyPair, contact);
 }
 
-function withContact({ publicKey, privateKey }: KeyPair, contact: string): VerifiedCredential {
-  if (!CONTACT.test(contact)) {
-    throw invalidCredential('The contact must be a mailto: or an https: address.', 'contact');
-  }
+function withContact(
+  { publicKey, privateKey }: KeyPair,
+  given: string | undefined,
+): VerifiedCredential {
+  const fault = given === undefined ? undefined : findContactFault(given);
+  if (fault !== undefined) throw invalidCredential(fault, 'contact');
+  const contact = given ?? NO_CONTACT;
   return {
     channel: CHANNEL,
     secret: { kind: CHANNEL, publicKey, privateKey, contact },

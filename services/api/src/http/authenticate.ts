@@ -9,7 +9,7 @@ import type { RateLimits } from './rate-limits.ts';
 import { createThrottledLookup } from './throttled-lookup.ts';
 
 /** The caller of a backend request. */
-export interface Caller extends Pick<KeyOwner, 'app' | 'account'> {
+export interface Caller extends Omit<KeyOwner, 'keyId'> {
   /** Used only for links that repeat the key (specification 4.9): never stored, never logged. */
   apiKey: string;
 }
@@ -47,10 +47,10 @@ export function createAuthenticator(
 ) {
   const keyLookup = createKeyLookup(keys, pepper, limits);
 
-  function toCaller({ keyId, app, account }: KeyOwner, apiKey: string): Caller {
+  function toCaller({ keyId, ...owner }: KeyOwner, apiKey: string): Caller {
     keyUses.record(keyId);
-    if (account.suspendedAt !== undefined) throw new ApiError('ACCOUNT_SUSPENDED');
-    return { app, account, apiKey };
+    if (owner.account.suspendedAt !== undefined) throw new ApiError('ACCOUNT_SUSPENDED');
+    return { ...owner, apiKey };
   }
 
   async function lookUpCaller(request: AuthRequest, key: string): Promise<Caller> {

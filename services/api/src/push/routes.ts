@@ -2,6 +2,7 @@ import { acceptPush, parseIdempotencyKey, replayIdempotent } from '@carillon/acc
 import { deletePush } from '@carillon/accept/delete-push';
 import {
   findWarnings,
+  MAX_WARNINGS,
   type PushRequest,
   parsePush,
   parseTokens,
@@ -11,6 +12,7 @@ import { ApiError } from '@carillon/core/api-error';
 import { createGather } from '@carillon/core/gather';
 import type { JsonBody } from '@carillon/core/json-text';
 import type { Span, Tracer } from '@carillon/core/tracing';
+import { chooseContact } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
@@ -41,23 +43,26 @@ function extraMsForTokens({ value }: JsonBody): number {
   return Math.floor(tokens / TOKENS_PER_SECOND) * 1_000;
 }
 
-/**
- * Registers the routes that send, show and delete pushes (specification 4.1 to 4.3).
- *
- * @param retentionMs time for which a completed push is shown
- * @param tracer begins or continues a trace with each request to send a push
- */
+interface PushRouteOptions {
+  /** Time for which a completed push is shown. */
+  retentionMs: number;
+  /** Begins or continues a trace with each request to send a push. */
+  tracer: Tracer | undefined;
+  /** The deployment's contact for push services. */
+  webPushContact: string | undefined;
+}
+
+/** Registers the routes that send, show and delete pushes (specification 4.1 to 4.3). */
 export function pushRoutes(
   routing: Routing,
   store: Store & Pick<Reports, 'pending'>,
   producers: Producers,
-  retentionMs: number,
-  tracer?: Tracer,
+  { retentionMs, tracer, webPushContact }: PushRouteOptions,
 ): RouteRegistrar {
   const gather = createGather(GATHER_MS);
   async function accept(
     { body, header, assertAwaited }: RequestContext,
-    app: Caller['app'],
+    { app, webPushContact: ownContact }: Caller,
     trace: string | undefined,
   ): Promise<AcceptedPush> {
     const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
@@ -66,15 +71,17 @@ export function pushRoutes(
     if (repeated !== undefined) return repeated;
     assertAwaited();
     const request = parsePush(body, app, store.clock.now());
-    const origin = { idempotency, trace, beforeStore: assertAwaited };
+    const lacksWebPushContact =
+      ownContact !== undefined && chooseContact(ownContact, webPushContact) === undefined;
+    const origin = { idempotency, trace, lacksWebPushContact, beforeStore: assertAwaited };
     const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
     return isForOneDevice(request) ? gather(acceptNow) : acceptNow();
   }
   const sendPush = routing.withApiKey(
     { maxBodyBytes: PUSH_BODY_BYTES, extraMs: extraMsForTokens },
-    async (context, { app }) => {
+    async (context, caller) => {
       const span = tracer && startSpan(tracer, context);
-      const accepting = accept(context, app, span?.traceparent);
+      const accepting = accept(context, caller, span?.traceparent);
       const accepted = await (span === undefined ? accepting : endSpan(span, accepting));
       context.addLogFields({ push: accepted.id });
       return addWarnings(accepted, context.body.value);
@@ -120,8 +127,9 @@ async function endSpan(span: Span, accepting: Promise<AcceptedPush>): Promise<Ac
   }
 }
 
-/** Derives the warnings from the body, so that a repeated request gets them again although they are not stored. */
+/** Adds the warnings about the body: derived from it, a repeated request gets them again although they are not stored. */
 function addWarnings(accepted: AcceptedPush, value: Record<string, unknown>): AcceptedPush {
-  const warnings = findWarnings(value);
-  return warnings.length === 0 ? accepted : { ...accepted, info: { ...accepted.info, warnings } };
+  const { info } = accepted;
+  const warnings = [...(info.warnings ?? []), ...findWarnings(value)].slice(0, MAX_WARNINGS);
+  return warnings.length === 0 ? accepted : { ...accepted, info: { ...info, warnings } };
 }

@@ -13,7 +13,7 @@ export const acceptedResponse = z
         .meta({ description: 'Device tokens that do not belong to a device of the app.' }),
       warnings: z.array(z.string()).optional().meta({
         description:
-          'Ignored fields that resemble known ones or belong to other services, with the name to use, and fields of `data` that a channel replaces with its own.',
+          'Ignored fields that resemble known ones or belong to other services, with the name to use, and fields of `data` that a channel replaces with its own. Also whether Apple refuses pushes to Safari because Web Push has no contact.',
       }),
     }),
   })

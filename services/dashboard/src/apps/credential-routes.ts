@@ -54,11 +54,16 @@ const credentialFields = z.object({
 
 type CredentialInput = z.infer<typeof credentialFields>;
 
-/** Returns the routes of an app's credentials at providers. Secrets are accepted and never returned. */
+/**
+ * Returns the routes of an app's credentials at providers. Secrets are accepted and never returned.
+ *
+ * @param webPushContact the deployment's contact for push services
+ */
 export function credentialRoutes(
   store: Pick<Store, 'apps' | 'credentials' | 'batchTable' | 'devices'>,
   sealingKeys: SealingKeys,
   accept: Accept,
+  webPushContact: string | undefined,
 ) {
   const account = createAccountOfApp(store);
   const inTurn = createFileChecks();
@@ -73,7 +78,7 @@ export function credentialRoutes(
       account,
       input: z.object({ app: objectId }),
       handle: async ({ input }) => ({
-        items: (await listCredentials(store, input.app)).map(toBody),
+        items: (await listCredentials(store, input.app, webPushContact)).map(toBody),
       }),
     }),
     defineRoute({

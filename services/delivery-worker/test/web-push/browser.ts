@@ -38,5 +38,5 @@ export async function subscribeBrowser(
 
 /** Creates the secret of an app. */
 export function createSecret(): SecretOf<'web-push'> {
-  return { kind: 'web-push', contact: 'mailto:ops@example.com', ...webPush.generateVAPIDKeys() };
+  return { kind: 'web-push', contact: 'mailto:ops@carillon.dev', ...webPush.generateVAPIDKeys() };
 }

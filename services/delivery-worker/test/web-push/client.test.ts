@@ -32,6 +32,11 @@ beforeEach(() => {
 });
 afterEach(() => client.close());
 
+const connectWith = (own: string, contact: string | undefined) =>
+  createWebPush({ hosts: [service.host], ca: service.ca, contact }).connect({
+    ...secret,
+    contact: own,
+  });
 const address = (path = '/wpush/v2/abc') => browser.address(`https://${service.host}${path}`);
 const send = (to: Address = address(), changes: Partial<ProviderPush> = {}) =>
   client.prepare(createPush(changes), () => true)(to);
@@ -125,6 +130,46 @@ describe('a push service', () => {
     service.respondWith(createHandler(403, {}, 'no'));
     expect(await send()).toEqual({ kind: 'auth-error', detail: '403 no' });
     expect(service.received).toHaveLength(1);
+  });
+
+  test.each([
+    ['its own', 'mailto:ops@mail.net', 'https://carillon.dev', 'mailto:ops@mail.net'],
+    ["the deployment's", 'mailto:push@carillon.invalid', 'https://carillon.dev', undefined],
+    [
+      "the deployment's, for lack of one that is accepted",
+      'mailto:a@localhost',
+      'https://b.dev',
+      undefined,
+    ],
+    ['its own, if there is no other', 'mailto:push@carillon.invalid', undefined, undefined],
+  ])('gets a contact: %s', async (_, own, ofDeployment, signed = ofDeployment ?? own) => {
+    const sender = connectWith(own, ofDeployment);
+    expect(await sender.prepare(createPush(), () => true)(address())).toEqual(SENT);
+    await sender.close();
+    const { claims } = readVapid(service.received[0]?.headers.authorization ?? '');
+    expect(claims.sub).toBe(signed);
+  });
+
+  test('that refuses a signature as Apple does is told apart by the contact', async () => {
+    service.respondWith(createHandler(403, {}, '{"reason":"BadJwtToken"}'));
+    const refusal = '403 {"reason":"BadJwtToken"}';
+    const placeholder = 'mailto:push@carillon.invalid';
+    const details = [
+      [
+        placeholder,
+        undefined,
+        `${refusal} likely because of the contact ${placeholder}: set WEB_PUSH_CONTACT`,
+      ],
+      [placeholder, 'https://carillon.dev', `${refusal}$`],
+      ['mailto:ops@mail.net', undefined, `${refusal}$`],
+    ] as const;
+    for (const [own, ofDeployment, detail] of details) {
+      const sender = connectWith(own, ofDeployment);
+      const attempt = await sender.prepare(createPush(), () => true)(address());
+      await sender.close();
+      expect(attempt.kind).toBe('auth-error');
+      expect(`${'detail' in attempt && attempt.detail}$`.startsWith(detail)).toBe(true);
+    }
   });
 
   test('is reached at the host of its entry, under its own name', async () => {

@@ -20,6 +20,8 @@ export const faultConfigSchema = z
     /** Expires all access tokens issued so far. */
     expireTokens: z.literal(true),
     refuseCredential: z.boolean(),
+    /** Web Push: checks the contact of signatures as Apple does. */
+    checkContact: z.boolean(),
   })
   .partial();
 type FaultConfigChange = z.infer<typeof faultConfigSchema>;
@@ -33,6 +35,7 @@ export interface FaultConfig {
   refuse: boolean;
   delayMs: number;
   refuseCredential: boolean;
+  checkContact: boolean;
 }
 
 /** Callbacks for changes that a server applies to open connections and tokens. */
@@ -49,6 +52,7 @@ const NO_FAULTS: FaultConfig = {
   refuse: false,
   delayMs: 0,
   refuseCredential: false,
+  checkContact: false,
 };
 
 export type FaultConfigs = ReturnType<typeof createFaultConfigs>;

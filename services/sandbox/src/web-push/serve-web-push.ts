@@ -75,7 +75,7 @@ function handlePush(
   const checkVapid = (subscriptionKey: string | undefined) =>
     faultConfig.refuseCredential
       ? 'invalid'
-      : vapidVerifier.check(headers.authorization, subscriptionKey);
+      : vapidVerifier.check(headers.authorization, subscriptionKey, faultConfig.checkContact);
   handleRequest({
     token,
     exchange,

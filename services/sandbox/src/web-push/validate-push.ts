@@ -45,6 +45,8 @@ export function validatePush(push: WebPushRequest): ProviderResponse {
 function validateSender({ vapidError }: WebPushRequest): ProviderResponse | undefined {
   if (vapidError === undefined) return undefined;
   if (vapidError === 'key-mismatch') return createErrorResponse(403, KEY_MISMATCH_REASON);
+  // As Apple answers.
+  if (vapidError === 'bad-contact') return createJsonResponse(403, { reason: 'BadJwtToken' });
   if (vapidError === 'invalid') return createErrorResponse(403, 'The VAPID key is wrong.');
   const response = createErrorResponse(401, 'The VAPID key is missing.');
   response.headers['www-authenticate'] = 'vapid';

@@ -1,4 +1,5 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
+import { findContactFault } from '@carillon/core/web-push-contact';
 import { type Jwt, parseJwt } from '../transport/jwt.ts';
 
 const DAY_SECONDS = 86_400;
@@ -7,16 +8,22 @@ const LEEWAY_SECONDS = 60;
 const MAX_CACHED_TOKENS = 1_000;
 
 /** Reason to reject an application server; undefined if it is authorized. */
-export type VapidError = 'missing' | 'invalid' | 'key-mismatch' | undefined;
+export type VapidError = 'missing' | 'invalid' | 'key-mismatch' | 'bad-contact' | undefined;
+
+interface VerifiedToken {
+  key: string;
+  expiresAt: number;
+  hasContact: boolean;
+}
 
 /** Verifies VAPID credentials (RFC 8292). */
 export type VapidVerifier = ReturnType<typeof createVapidVerifier>;
 
 /** Creates a verifier for pushes to an origin. It caches verified tokens. */
 export function createVapidVerifier(origin: () => string) {
-  const verifiedByAuthorization = new Map<string, { key: string; expiresAt: number }>();
+  const verifiedByAuthorization = new Map<string, VerifiedToken>();
 
-  function verify(authorization: string): { key: string; expiresAt: number } | undefined {
+  function verify(authorization: string): VerifiedToken | undefined {
     const token = /\bt=([\w.-]+)/.exec(authorization)?.[1];
     const key = /\bk=([\w-]+)/.exec(authorization)?.[1];
     const publicKey = key === undefined ? undefined : importPublicKey(key);
@@ -24,17 +31,27 @@ export function createVapidVerifier(origin: () => string) {
     if (key === undefined || publicKey === undefined || jwt === undefined) return undefined;
     const expiresAt = parseExpiry(jwt, origin());
     if (expiresAt === undefined || !jwt.isSignedBy(publicKey, 'ES256')) return undefined;
-    return { key, expiresAt };
+    const { sub } = jwt.claims;
+    const hasContact = typeof sub === 'string' && findContactFault(sub) === undefined;
+    return { key, expiresAt, hasContact };
   }
 
   return {
-    /** @param subscriptionKey the subscription's key, base64url without padding */
-    check: (authorization: string | undefined, subscriptionKey: string | undefined): VapidError => {
+    /**
+     * @param subscriptionKey the subscription's key, base64url without padding
+     * @param checksContact as Apple does
+     */
+    check: (
+      authorization: string | undefined,
+      subscriptionKey: string | undefined,
+      checksContact: boolean,
+    ): VapidError => {
       if (authorization === undefined) return 'missing';
       const found = verifiedByAuthorization.get(authorization) ?? verify(authorization);
       if (found === undefined || found.expiresAt < Date.now() / 1_000) return 'invalid';
       if (verifiedByAuthorization.size === MAX_CACHED_TOKENS) verifiedByAuthorization.clear();
       verifiedByAuthorization.set(authorization, found);
+      if (checksContact && !found.hasContact) return 'bad-contact';
       const isKeyMatch = subscriptionKey === undefined || subscriptionKey === found.key;
       return isKeyMatch ? undefined : 'key-mismatch';
     },

@@ -1,5 +1,5 @@
-import type { SecretOf } from '@carillon/core/channels';
 import { webPush } from '@carillon/core/channels/web-push';
+import { chooseContact } from '@carillon/core/web-push-contact';
 import {
   type AllowedPushHost,
   parsePushEndpoint,
@@ -23,7 +23,14 @@ import {
   type PushHttpClient,
   type PushHttpClientOptions,
 } from './http-client.ts';
-import { BAD_KEYS, isAuthError, NOT_ALLOWED, outcomeOfResponse, TOO_LARGE } from './outcome.ts';
+import {
+  BAD_KEYS,
+  explainBadContact,
+  isAuthError,
+  NOT_ALLOWED,
+  outcomeOfResponse,
+  TOO_LARGE,
+} from './outcome.ts';
 import {
   computeTtlSeconds,
   createCacheHeader,
@@ -38,6 +45,8 @@ export interface WebPushOptions
   extends Pick<PushHttpClientOptions, 'ca' | 'deadlineMs' | 'dnsLookup'> {
   /** Push services besides the browsers' own (core/web-push-endpoint). These may be in the operator's network. */
   hosts: readonly string[];
+  /** Contact for apps without one that push services accept. */
+  contact?: string | undefined;
 }
 
 /** Creates the channel to browsers (RFC 8030, 8291, 8292). An upstream is the origin of an endpoint. */
@@ -49,7 +58,15 @@ export function createWebPush(options: WebPushOptions): ProviderChannel {
     connect(secret) {
       if (secret.kind !== 'web-push')
         throw new Error(`a secret of ${secret.kind} is not for Web Push`);
-      return connect(secret, hosts, createPushHttpClient({ ...options, hostOverrides }));
+      const httpClient = createPushHttpClient({ ...options, hostOverrides });
+      const contact = chooseContact(secret.contact, options.contact);
+      return connect({
+        hosts,
+        httpClient,
+        // Other push services accept requests with any contact.
+        vapid: createVapid(contact === undefined ? secret : { ...secret, contact }),
+        badContact: contact === undefined ? secret.contact : undefined,
+      });
     },
   };
 }
@@ -57,15 +74,12 @@ export function createWebPush(options: WebPushOptions): ProviderChannel {
 interface ClientContext {
   hosts: readonly AllowedPushHost[];
   vapid: Vapid;
+  /** Contact of the signatures, if Apple refuses it. */
+  badContact: string | undefined;
   httpClient: PushHttpClient;
 }
 
-function connect(
-  secret: SecretOf<'web-push'>,
-  hosts: readonly AllowedPushHost[],
-  httpClient: PushHttpClient,
-): ProviderClient {
-  const context: ClientContext = { hosts, vapid: createVapid(secret), httpClient };
+function connect(context: ClientContext): ProviderClient {
   const inFlight = createInFlight();
   return {
     upstreamKeyOf: ({ address }) => URL.parse(address)?.origin ?? 'none',
@@ -75,7 +89,7 @@ function connect(
     },
     async close() {
       await inFlight.idle();
-      httpClient.close();
+      context.httpClient.close();
     },
   };
 }
@@ -114,7 +128,7 @@ function tryEncrypt(
 
 /** Posts, and once more with a new signature if the old one may be why the request was refused. */
 async function postSigned(
-  { vapid, httpClient }: ClientContext,
+  { vapid, badContact, httpClient }: ClientContext,
   request: EndpointRequest,
 ): Promise<Attempt> {
   const { endpoint, headers } = request;
@@ -129,7 +143,8 @@ async function postSigned(
       headers: { ...headers, authorization: newAuthorization },
     });
   }
-  return outcomeOfResponse(response, Date.now());
+  const attempt = outcomeOfResponse(response, Date.now());
+  return badContact === undefined ? attempt : explainBadContact(attempt, badContact);
 }
 
 /** Creates the addresses of configured hosts: their own, without a check that it is public, or their entry's target. */

@@ -1,4 +1,5 @@
 import { parseRetryAfterMs } from '@carillon/core/retry-after';
+import { CONTACT_HINT } from '@carillon/core/web-push-contact';
 import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
 import type { PushServiceResponse } from './response.ts';
 
@@ -65,6 +66,18 @@ export function outcomeOfResponse(response: PushServiceResponse, nowMs: number):
   const scope = retryScopeFor(status, 'retry-after' in headers);
   if (scope === undefined) return { kind: 'rejected', reason: 'rejected-by-provider', detail };
   return { kind: 'retry', scope, detail, ...(afterMs !== undefined && { afterMs }) };
+}
+
+/**
+ * Adds the likely cause to an attempt that Apple refused, for operators: its text is the same for a wrong key and for a
+ * contact that it doesn't accept.
+ *
+ * @param contact the contact of the signature, which push services may refuse
+ */
+export function explainBadContact(attempt: Attempt, contact: string): Attempt {
+  if (attempt.kind !== 'auth-error' || !attempt.detail.includes('BadJwtToken')) return attempt;
+  const cause = `likely because of the contact ${contact}: ${CONTACT_HINT}`;
+  return { ...attempt, detail: `${attempt.detail} ${cause}` };
 }
 
 /** Checks whether a status refuses our credential. */

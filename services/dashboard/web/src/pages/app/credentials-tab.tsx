@@ -62,7 +62,7 @@ function CredentialPanel({
   mayChange: boolean;
   maySend: boolean;
 }) {
-  const { app, channel, environment, changedAt, refused } = credential;
+  const { app, channel, environment, changedAt, refused, warning } = credential;
   const [isTesting, setTesting] = useState(false);
   const path = `/apps/${app}/credentials` as const;
   const remove = useChange({
@@ -105,6 +105,13 @@ function CredentialPanel({
             </Text>
           </Alert>
         )}
+        {warning !== undefined && (
+          <Alert color="accent" variant="outline" p="xs" title="Change this credential">
+            <Text fz="sm" className="wrap-anywhere">
+              {warning}
+            </Text>
+          </Alert>
+        )}
         {isTesting && <TestPush app={app} channel={channel} onClose={() => setTesting(false)} />}
         <Facts facts={[['Set', <Time key="set" at={changedAt} />], ...listAbout(credential)]} />
       </Stack>
@@ -112,7 +119,15 @@ function CredentialPanel({
   );
 }
 
-const SHOWN_APART = new Set(['id', 'app', 'channel', 'environment', 'changedAt', 'refused']);
+const SHOWN_APART = new Set([
+  'id',
+  'app',
+  'channel',
+  'environment',
+  'changedAt',
+  'refused',
+  'warning',
+]);
 
 /** Lists the fields of a credential that the server shows, such as the key's id. */
 function listAbout(credential: Credential): (readonly [string, string])[] {
