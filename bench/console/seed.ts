@@ -113,13 +113,13 @@ function toPush(app: string, _id: string, token: string): PushDocument {
   const isFailed = Number.parseInt(_id.slice(-4), 16) % FAILED_SHARE === 0;
   const outcomes = Uint8Array.of(isFailed ? REJECTED : OUTCOMES.delivered);
   const counts = countOutcomes(outcomes);
-  const { work, tokenHashes } = createEmbeddedBatch('mqtt', [token], 'closed', acceptedAt);
+  const { work, ...keys } = createEmbeddedBatch('mqtt', [token], 'closed', acceptedAt);
   return {
     ...{ _id, app, state: 'finished', acceptedAt, expiresAt, sendUntil: expiresAt },
     ...{ finishedAt: acceptedAt, data: '{"message":"Hello World!"}', devices: 1, counts },
     fan: { seq: 0, next: 0, done: true },
     work: { ...work, ...ended(outcomes, acceptedAt) },
-    tokenHashes,
+    ...keys,
   };
 }
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { hashToken } from '../../packages/core/src/batch.ts';
-import { batchId } from '../../packages/core/src/ids.ts';
+import { batchId, newPushId } from '../../packages/core/src/ids.ts';
 import { OUTCOMES } from '../../packages/core/src/outcomes.ts';
 import { createBatchDocument } from '../../packages/store/src/create-batches.ts';
 import {
@@ -122,6 +122,19 @@ describe('pushes of a device', () => {
     const next = ['--before', idOf(4), '--limit', '1'];
     const [second] = await database.runJson<object[]>('device', 'pushes', 'device2', ...next);
     expect(second).toMatchObject({ id: idOf(3), channel: 'web-push', outcome: 'pending' });
+  });
+
+  test('are listed to the end behind many batches for others', async () => {
+    const tokens = Array.from({ length: 150 }, (_, n) => `device1n${n}`);
+    const others = Array.from({ length: 1_100 }, () => {
+      const newer = { _id: newPushId(now.getTime()), app: APP };
+      return createBatchDocument(newer, 'mqtt', ['a', ...tokens, 'z'], 0, 'waiting', now);
+    });
+    await insertDocuments(database.db, 'batches', ...others);
+    const ids = await inPages('--before', 'device', 'pushes', 'device1');
+    expect(ids).toEqual([3, 2, 1].map(idOf));
+    const { out } = await database.run('device', 'pushes', 'device1', '--limit', '1');
+    expect(out).toContain(`Next page: --before ${idOf(3)}`);
   });
 
   test('that were replaced by a newer one are superseded', async () => {

@@ -1,5 +1,4 @@
 import { addOutcomes, type OutcomeCounts } from '@carillon/core/outcomes';
-import { WITHOUT_HASHES } from '@carillon/store/create-batches';
 import type {
   Batch,
   BatchDocument,
@@ -113,7 +112,7 @@ async function findPush({ pushes }: Tables, id: string): Promise<PushDocument | 
     _id: id,
     $or: [{ purgeAt: { $exists: false } }, { $expr: { $gt: ['$purgeAt', '$$NOW'] } }],
   };
-  return (await pushes.findOne(filter, { projection: WITHOUT_HASHES })) ?? undefined;
+  return (await pushes.findOne(filter)) ?? undefined;
 }
 
 async function findStatus(
@@ -158,7 +157,7 @@ async function* iterateBatchesFor(
   const holding = batches.find(
     { ...filter, 'work.fallback': { $exists: false } },
     // An index on the state would miss a batch that is closed meanwhile.
-    { projection: WITHOUT_HASHES, hint: RECIPIENT_INDEX },
+    { hint: RECIPIENT_INDEX },
   );
   for await (const { work } of holding) yield work;
 }

@@ -2,7 +2,6 @@ import { ERASED_TOKEN, hasBit, splitTokens } from '@carillon/core/batch';
 import { channelFor, isTracked, PLATFORMS } from '@carillon/core/channels';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { toBytes } from '@carillon/store/bytes';
-import { WITHOUT_HASHES } from '@carillon/store/create-batches';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from '@carillon/store/documents';
 import type { Db } from 'mongodb';
 
@@ -21,10 +20,7 @@ export function createPending(db: Db) {
       return;
     }
     for (const state of ['waiting', 'ready'] as const) {
-      const unclosed = batches.find(
-        { push: push._id, 'work.state': state },
-        { projection: WITHOUT_HASHES },
-      );
+      const unclosed = batches.find({ push: push._id, 'work.state': state });
       for await (const { work } of unclosed) yield work;
     }
   }

@@ -9,7 +9,6 @@ import {
   toReportedOutcome,
 } from '@carillon/core/outcomes';
 import { toBytes } from '@carillon/store/bytes';
-import { WITHOUT_HASHES } from '@carillon/store/create-batches';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from '@carillon/store/documents';
 import { primaryBatches } from '@carillon/store/final-outcomes';
 import { listLateLatencies } from '@carillon/store/receipt-times';
@@ -117,7 +116,7 @@ export function createPushOutcomes(db: Db) {
   const find = async (app: string, id: string): Promise<ReportedPush | undefined> =>
     (await pushes.findOne<ReportedPush>(
       { _id: id, ...keptPushes(app) },
-      { projection: { ...WITHOUT_HASHES, data: 0, options: 0, idempotency: 0, audience: 0 } },
+      { projection: { data: 0, options: 0, idempotency: 0, audience: 0 } },
     )) ?? undefined;
 
   return {

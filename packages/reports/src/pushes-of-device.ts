@@ -8,12 +8,17 @@ import type {
   RecipientStatus,
 } from '@carillon/store/documents';
 import { rowId } from '@carillon/store/inbox';
-import { DEVICE_INDEX } from '@carillon/store/migrate';
+import { DEVICE_INDEX, TOKEN_RANGE_INDEX } from '@carillon/store/migrate';
 import { OUTCOME_PROJECTION, outcomeCodes, statusAt } from '@carillon/store/recipient-status';
 import { markSuperseded } from '@carillon/store/superseded';
 import type { Collection, Db } from 'mongodb';
 import { keptPushes, REPORTED_LIST_FIELDS, type ReportedListPush } from './push-outcomes.ts';
 import { describeTried, type RecipientBatch, type TriedRecipient } from './recipients.ts';
+
+/** Maximum large batches that a page searches: their ranges include the device, yet few may hold it. */
+const MAX_SEARCHED_BATCHES = 1_000;
+/** Minimum batches that are read at once, so that a short page takes few reads of large batches. */
+const MIN_BATCHES_PER_READ = 100;
 
 /** A page of the pushes to a device. */
 export interface DevicePushQuery {
@@ -67,70 +72,110 @@ export function createPushesOfDevice(db: Db) {
   return {
     /**
      * Lists the pushes to a device whose recipients are in batches, the newest first. `next` is the id below which the
-     * next page begins, which may be empty; a page without it is the last, and only that one has fewer than `limit`.
+     * next page begins, which may be empty; a page without it is the last. A page searches at most
+     * {@link MAX_SEARCHED_BATCHES} large batches, so it may be shorter than `limit`, or empty, and still have a `next`.
      */
     async list(query: DevicePushQuery): Promise<{ pushes: DevicePush[]; next?: string }> {
+      const { token, limit } = query;
+      const candidates = await findLargeBatches(tables, query);
+      const large = withoutCutPush(candidates, MAX_SEARCHED_BATCHES);
+      const end = candidates.length < MAX_SEARCHED_BATCHES ? undefined : lastPushOf(large);
       const pushes: DevicePush[] = [];
-      let next: string | undefined = query.before;
-      // Pushes that are not accepted yet or about to be removed are left out.
-      while (next !== undefined && pushes.length < query.limit) {
-        const rest = { ...query, before: next, limit: query.limit - pushes.length };
-        const found = await findHolders(tables, rest);
-        pushes.push(...(await describe(tables, query, found.ids)));
-        next = found.next;
+      let { before } = query;
+      for (;;) {
+        // One more than are missing: the last push of a read is left out.
+        const size = Math.max(limit - pushes.length + 1, MIN_BATCHES_PER_READ);
+        const small = await findSmallBatches(tables, { ...query, before, limit: size }, end);
+        const rest = large.filter((id) => id < before);
+        const ids = [...small, ...rest].sort(newestFirst).slice(0, size);
+        const complete = withoutCutPush(ids, size);
+        pushes.push(...(await describe(tables, query.app, token, complete)));
+        const last = pushes[limit - 1];
+        if (last !== undefined) return { pushes: pushes.slice(0, limit), next: last.push._id };
+        before = lastPushOf(complete) ?? before;
+        if (ids.length < size) return { pushes, ...(end !== undefined && { next: end }) };
       }
-      return { pushes, ...(next !== undefined && { next }) };
     },
   };
 }
 
-/** Finds the batches that hold the device, one for each push: the newest first, with the cursor of those after them. */
-async function findHolders(
+const newestFirst = (a: string, b: string) => (a < b ? 1 : -1);
+
+/** Leaves out the last push of a list that has reached its limit: it may have batches that are not listed. */
+function withoutCutPush(ids: string[], limit: number): string[] {
+  const last = lastPushOf(ids);
+  const complete = ids.filter((id) => pushIdOfBatch(id) !== last);
+  return ids.length < limit || complete.length === 0 ? ids : complete;
+}
+
+function lastPushOf(ids: readonly string[]): string | undefined {
+  const last = ids.at(-1);
+  return last === undefined ? undefined : pushIdOfBatch(last);
+}
+
+/** Finds batches of few recipients that hold the device or another with the same hash, the newest first. */
+async function findSmallBatches(
   { pushes, batches }: Tables,
   { app, token, before, limit }: DevicePushQuery,
-): Promise<{ ids: string[]; next?: string }> {
-  const joined = { $concat: [' ', '$work.tokens', ' '] };
-  const filter = {
-    tokenHashes: hashToken(token),
-    app,
-    _id: { $lt: before },
-    // Another device may have the same hash.
-    $expr: { $gte: [{ $indexOfBytes: [joined, ` ${token} `] }, 0] },
-  };
+  end = '',
+): Promise<string[]> {
+  const filter = { tokenHashes: hashToken(token), app, _id: { $gte: end, $lt: before } };
   // The order of ids would lead over all pushes.
   const options = { projection: { _id: 1 }, hint: DEVICE_INDEX, batchSize: limit + 1 } as const;
-  const pages = await Promise.all([
+  const found = await Promise.all([
     pushes.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
     batches.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
   ]);
-  const found = pages.flat();
-  // A device that has changed its platform while topics were resolved may be in two batches of a push.
-  const byPush = new Map(found.map(({ _id }) => [pushIdOfBatch(_id), _id]));
-  const ids = [...byPush.values()].sort((a, b) => (a < b ? 1 : -1)).slice(0, limit);
-  const last = ids.at(-1);
-  const hasMore = found.length >= limit && last !== undefined;
-  return { ids, ...(hasMore && { next: pushIdOfBatch(last) }) };
+  return found.flat().map(({ _id }) => _id);
 }
 
+/** Finds the large batches whose range of tokens includes the device, the newest first. Reads only index keys. */
+async function findLargeBatches(
+  { pushes, batches }: Tables,
+  { app, token, before }: Omit<DevicePushQuery, 'limit'>,
+): Promise<string[]> {
+  const [filter, limit] = [
+    { app, firstToken: { $lte: token }, lastToken: { $gte: token }, _id: { $lt: before } },
+    MAX_SEARCHED_BATCHES,
+  ];
+  const options = {
+    ...{ projection: { _id: 1 }, hint: TOKEN_RANGE_INDEX, batchSize: limit + 1 },
+  } as const;
+  const found = await Promise.all([
+    pushes.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
+    batches.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
+  ]);
+  const ids = found.flat().map(({ _id }) => _id);
+  return ids.sort(newestFirst).slice(0, limit);
+}
+
+/** Describes the pushes of those batches that hold the device. */
 async function describe(
   tables: Tables,
-  { app, token }: DevicePushQuery,
-  ids: readonly string[],
+  app: string,
+  token: string,
+  candidates: readonly string[],
 ): Promise<DevicePush[]> {
+  const found = await readHolders(tables, token, candidates);
+  // A device that has changed its platform while topics were resolved may be in two batches of a push.
+  const byPush = new Map(
+    candidates.filter((id) => found.has(id)).map((id) => [pushIdOfBatch(id), id]),
+  );
+  const ids = [...byPush.values()];
   if (ids.length === 0) return [];
-  const [heads, holders] = await Promise.all([
-    readHeads(tables, app, ids.map(pushIdOfBatch)),
-    readHolders(tables, token, [...ids, ...ids.map(fallbackBatchId)]),
+  const [heads, fallbacks] = await Promise.all([
+    readHeads(tables, app, [...byPush.keys()]),
+    readHolders(tables, token, ids.map(fallbackBatchId)),
   ]);
-  const superseded = await findSuperseded(tables, token, ids, { heads, holders });
+  const superseded = await findSuperseded(tables, token, ids, { heads, holders: found });
   return ids.flatMap((id) => {
     const push = heads.get(pushIdOfBatch(id));
-    const primary = superseded.get(id) ?? holders.get(id);
+    const primary = superseded.get(id) ?? found.get(id);
     if (push === undefined || primary === undefined) return [];
     const codes = outcomeCodes(primary.work);
     if (superseded.has(id)) markSuperseded(codes, (position) => position === primary.position);
     const isSuperseded = codes[primary.position] === OUTCOMES.superseded;
-    const fallback = holders.get(fallbackBatchId(id));
+    const fallback = fallbacks.get(fallbackBatchId(id));
     return [
       {
         push,

@@ -9,7 +9,6 @@ import {
   type ReportedOutcome,
   toReportedOutcome,
 } from '@carillon/core/outcomes';
-import { WITHOUT_HASHES } from '@carillon/store/create-batches';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from '@carillon/store/documents';
 import { rowId } from '@carillon/store/inbox';
 import { RECIPIENT_INDEX } from '@carillon/store/migrate';
@@ -171,7 +170,7 @@ async function* iterateFrom(
         _id: { $gte: batch === '' ? batchId(push._id, 0) : `${push._id}${batch}`, $lt: end },
         'work.fallback': { $exists: false },
       },
-      { projection: WITHOUT_HASHES, batchSize: BATCHES_PER_READ },
+      { batchSize: BATCHES_PER_READ },
     )
     .sort({ _id: 1 });
   for await (const { _id, work } of stored) yield { id: _id, work };
@@ -215,10 +214,8 @@ async function readBatch(
   push: ReportedPush,
   id: string,
 ): Promise<Batch | undefined> {
-  const [filter, options] = [{ _id: id }, { projection: WITHOUT_HASHES }] as const;
-  const holder = await (id === push._id
-    ? pushes.findOne(filter, options)
-    : batches.findOne(filter, options));
+  const holder =
+    id === push._id ? await pushes.findOne({ _id: id }) : await batches.findOne({ _id: id });
   return holder?.work;
 }
 
@@ -261,10 +258,7 @@ async function findHolders(
   token: string,
 ): Promise<Holder[]> {
   const stored = await batches
-    .find(
-      { push: push._id, from: { $lte: token }, to: { $gte: token } },
-      { projection: WITHOUT_HASHES, hint: RECIPIENT_INDEX },
-    )
+    .find({ push: push._id, from: { $lte: token }, to: { $gte: token } }, { hint: RECIPIENT_INDEX })
     .toArray();
   const holders = stored.map(({ _id, work }) => ({ id: _id, work }));
   return push.work === undefined ? holders : [{ id: push._id, work: push.work }, ...holders];

@@ -2,11 +2,15 @@ import { type BatchState, hashToken, joinTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import { batchId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Batch, BatchDocument, PushDocument } from './documents.ts';
+import type { Batch, BatchDocument, DeviceKeys, PushDocument } from './documents.ts';
 import { batchEntries } from './notify-mark.ts';
 
-/** Projection that leaves out the hashes, which only the search for a device's pushes reads: 9 bytes for each recipient. */
-export const WITHOUT_HASHES = { tokenHashes: 0 } as const;
+/**
+ * Maximum recipients of a batch that has a hash for each of them. MongoDB makes all index keys of a document again when
+ * one of its indexed fields changes, so the hashes of a large batch would cost each claim and settlement several times
+ * the rest.
+ */
+export const MAX_HASHED_RECIPIENTS = 100;
 
 /**
  * Creates a batch of at most {@link LIMITS.batchRecipients} recipients and sorts them: a recipient's index in the
@@ -24,9 +28,16 @@ export function createBatch(
 /** Creates the fields of a push that holds its only batch. */
 export function createEmbeddedBatch(
   ...args: Parameters<typeof createBatch>
-): Required<Pick<PushDocument, 'work' | 'tokenHashes'>> {
-  const [, tokens] = args;
-  return { work: createBatch(...args), tokenHashes: tokens.map(hashToken) };
+): Required<Pick<PushDocument, 'work'>> & DeviceKeys {
+  const [channel, tokens, ...rest] = args;
+  const sorted = [...tokens].sort();
+  return { work: createSortedBatch(channel, sorted, ...rest), ...createDeviceKeys(sorted) };
+}
+
+function createDeviceKeys(sorted: readonly string[]): DeviceKeys {
+  return sorted.length <= MAX_HASHED_RECIPIENTS
+    ? { tokenHashes: sorted.map(hashToken) }
+    : { firstToken: sorted.at(0) ?? '', lastToken: sorted.at(-1) ?? '' };
 }
 
 function createSortedBatch(
@@ -59,7 +70,7 @@ export function createBatchDocument(
     from: tokens[0] ?? '',
     to: tokens.at(-1) ?? '',
     work: createSortedBatch(channel, tokens, state, at),
-    tokenHashes: tokens.map(hashToken),
+    ...createDeviceKeys(tokens),
     ...batchEntries(push.notify),
   };
 }

@@ -7,7 +7,6 @@ import { countFailures, countRecipients, processCounts } from '@carillon/core/pr
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
-import { WITHOUT_HASHES } from './create-batches.ts';
 import type {
   Batch,
   BatchDocument,
@@ -88,8 +87,7 @@ export async function* iterateBatches(
     yield { id: push._id, work: push.work, isReported: push.notify !== undefined };
     return;
   }
-  const stored = batches.find(primaryBatches(push._id), { projection: WITHOUT_HASHES });
-  for await (const { _id, work, notify } of stored)
+  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id)))
     yield { id: _id, work, isReported: notify !== undefined };
 }
 

@@ -1,7 +1,6 @@
 import type { Collection } from 'mongodb';
 import { abandonOne, IS_LEASE_EXPIRED } from './accepting-lease.ts';
 import type { Clock } from './clock.ts';
-import { WITHOUT_HASHES } from './create-batches.ts';
 import type { PushDocument } from './documents.ts';
 
 /** Validity of an idempotency key (guarantee G2). */
@@ -35,10 +34,7 @@ export function createIdempotencyKeys(pushes: Collection<PushDocument>, clock: P
      * state `accepting` whose lease has ended is abandoned, which frees its key.
      */
     async findByIdempotencyKey(app: string, key: string): Promise<PushDocument | undefined> {
-      const found = await pushes.findOne(
-        { app, 'idempotency.key': key },
-        { projection: WITHOUT_HASHES },
-      );
+      const found = await pushes.findOne({ app, 'idempotency.key': key });
       return found !== null && (await isInUse(found)) ? findDurable(found) : undefined;
     },
 
@@ -49,10 +45,7 @@ export function createIdempotencyKeys(pushes: Collection<PushDocument>, clock: P
      * @returns undefined if the key is free
      */
     async findConflict(app: string, key: string): Promise<PushDocument | undefined> {
-      const earlier = await pushes.findOne(
-        { app, 'idempotency.key': key },
-        { projection: WITHOUT_HASHES },
-      );
+      const earlier = await pushes.findOne({ app, 'idempotency.key': key });
       if (earlier === null) return undefined;
       if (await isInUse(earlier)) return findDurable(earlier);
       await pushes.updateOne({ _id: earlier._id }, { $unset: { idempotency: true } });

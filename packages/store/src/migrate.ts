@@ -40,10 +40,12 @@ export const RECIPIENT_INDEX = { push: 1, from: 1, to: 1 } as const;
 const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
 
 /**
- * Fields of the index that finds the pushes of a device. It has an entry for each recipient, so it has no field for the
- * order: with `_id` it takes four times as much, and a device has few pushes to sort.
+ * Fields of the index that finds a device's batches of few recipients. It has an entry for each recipient, so it has no
+ * field for the order: with `_id` it takes four times as much, and a device has few pushes to sort.
  */
 export const DEVICE_INDEX = { tokenHashes: 1 } as const;
+/** Fields of the index that finds the larger batches of an app whose range of tokens includes a device. */
+export const TOKEN_RANGE_INDEX = { app: 1, firstToken: 1, lastToken: 1, _id: 1 } as const;
 
 /** Fields of the index on batches with failed recipients, for lists by time; it alone finds the batches that match. */
 export const FAILURES_BY_TIME_INDEX = {
@@ -73,11 +75,11 @@ const OUTBOX_INDEX: IndexDescription = {
   partialFilterExpression: { 'notify.at': { $exists: true } },
 };
 
-/** Index that finds the pushes of a device in pushes and batches. */
-const INDEX_OF_DEVICES: IndexDescription = {
-  key: DEVICE_INDEX,
-  partialFilterExpression: { tokenHashes: { $exists: true } },
-};
+/** Indexes that find the pushes of a device in pushes and batches. */
+const INDEXES_OF_DEVICES: IndexDescription[] = [
+  { key: DEVICE_INDEX, partialFilterExpression: { tokenHashes: { $exists: true } } },
+  { key: TOKEN_RANGE_INDEX, partialFilterExpression: { firstToken: { $exists: true } } },
+];
 
 /**
  * Indexes besides `_id`. Partial indexes contain only documents that still have something to do, so they stay small
@@ -149,7 +151,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     },
     { key: { purgeAt: 1 }, partialFilterExpression: { purgeAt: { $exists: true } } },
     ...FAILURE_INDEXES,
-    INDEX_OF_DEVICES,
+    ...INDEXES_OF_DEVICES,
     OUTBOX_INDEX,
   ],
   batches: [
@@ -169,7 +171,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       },
     },
     ...FAILURE_INDEXES,
-    INDEX_OF_DEVICES,
+    ...INDEXES_OF_DEVICES,
     OUTBOX_INDEX,
   ],
   subscriptions: [

@@ -4,7 +4,6 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { ACCEPTING_LEASE_MS, abandonOne } from './accepting-lease.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import { type Clock, fromNow } from './clock.ts';
-import { WITHOUT_HASHES } from './create-batches.ts';
 import type { PushDocument } from './documents.ts';
 import { createIdempotencyKeys } from './idempotency-keys.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
@@ -219,12 +218,10 @@ function createSending(pushes: Pushes, clock: Clock) {
 function createPushReads(pushes: Pushes) {
   return {
     /** Finds a push of an app with all its fields; undefined when it is absent or another app's. */
-    find: async (app: string, id: string) =>
-      (await pushes.findOne({ _id: id, app }, { projection: WITHOUT_HASHES })) ?? undefined,
+    find: async (app: string, id: string) => (await pushes.findOne({ _id: id, app })) ?? undefined,
 
     /** Finds a push of any app with all its fields, for the operators' command line. */
-    inspect: async (id: string) =>
-      (await pushes.findOne({ _id: id }, { projection: WITHOUT_HASHES })) ?? undefined,
+    inspect: async (id: string) => (await pushes.findOne({ _id: id })) ?? undefined,
 
     /** Finds the app of a push; undefined when it is absent. */
     findApp: async (id: string): Promise<string | undefined> =>

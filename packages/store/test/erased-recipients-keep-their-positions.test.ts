@@ -3,6 +3,7 @@ import { OUTCOMES } from '@carillon/core/outcomes';
 import { expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
+import { MAX_HASHED_RECIPIENTS } from '../src/create-batches.ts';
 import {
   APP,
   acknowledge,
@@ -69,6 +70,24 @@ test.each(SHAPES)('of a push with its recipients %s', async (shape) => {
     const page = { app: APP, token: pending, before: 'g', limit: 1 };
     const { pushes } = await store.pushesOfDevice.list(page);
     expect(pushes.map((one) => one.push._id)).toEqual([push.id]);
+  }
+});
+
+test.each(SHAPES)('of a push with many recipients %s', async (shape) => {
+  const tokens = newTokens(2 * MAX_HASHED_RECIPIENTS + 2).sort();
+  const push = await insertPush(database, tokens, { shape });
+  const { batchIds } = push;
+  const perBatch = tokens.length / batchIds.length;
+  // The first and the last of each batch, which stand in its range.
+  const erased = tokens.filter((_, n) => [0, perBatch - 1].includes(n % perBatch));
+  for (const token of erased) {
+    await store.erasure.eraseFromPushes(APP, token, '');
+    expect(await findTokenAnywhere(token)).toEqual([]);
+  }
+  for (const token of tokens) {
+    const page = { app: APP, token, before: 'g', limit: 1 };
+    const { pushes } = await store.pushesOfDevice.list(page);
+    expect(pushes.map((one) => one.push._id)).toEqual(erased.includes(token) ? [] : [push.id]);
   }
 });
 

@@ -1,5 +1,6 @@
 import { listDevicePushes } from '@carillon/admin/device-details';
 import { type DeviceView, listDevices } from '@carillon/admin/devices';
+import type { PageQuery } from '@carillon/admin/page';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { type ApiRequest, requestApi } from './api-client.ts';
@@ -73,7 +74,7 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     'id',
   ).action(async (token: string, options: PagingOptions) => {
     const { items, ...paging } = await withStore(stack(), (store) =>
-      listDevicePushes(store, token, toPageQuery(options)),
+      readFullPage(store, token, toPageQuery(options)),
     );
     const page = { items: items.map(toDevicePushView), ...paging };
     const lines = formatPage(
@@ -84,6 +85,22 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     );
     output.show(page.items, lines);
   });
+}
+
+/** Reads on until a page is full: the list ends with a page that is not. */
+async function readFullPage(
+  store: Parameters<typeof listDevicePushes>[0],
+  token: string,
+  query: PageQuery,
+): ReturnType<typeof listDevicePushes> {
+  const page = await listDevicePushes(store, token, query);
+  const missing = query.limit - page.items.length;
+  if (page.next === undefined || missing === 0) return page;
+  const { items, ...paging } = await readFullPage(store, token, {
+    limit: missing,
+    cursor: page.next,
+  });
+  return { items: [...page.items, ...items], ...paging };
 }
 
 type DevicePushItem = Awaited<ReturnType<typeof listDevicePushes>>['items'][number];

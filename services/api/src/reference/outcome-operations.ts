@@ -160,7 +160,7 @@ export const OUTCOME_OPERATIONS: readonly Operation[] = [
     path: '/devices/{device_token}/pushes',
     summary: 'List the pushes to a device',
     description:
-      'Returns the pushes to a device with its outcome, the newest first, up to 100 per page, as long as they are stored. A push to a topic appears once the subscribers are resolved. The last page can be empty.',
+      'Returns the pushes to a device with its outcome, the newest first, up to 100 per page, as long as they are stored. A push to a topic appears once the subscribers are resolved. A page can have fewer pushes, even none, and still have a `next_page`.',
     calledBy: 'backend',
     parameters: [deviceToken, pageParameter(PUSH_ID)],
     response: {
