@@ -6,11 +6,11 @@ import type { Batch, BatchDocument, DeviceKeys, PushDocument } from './documents
 import { batchEntries } from './notify-mark.ts';
 
 /**
- * Maximum recipients of a batch that has a hash for each of them. MongoDB makes all index keys of a document again when
- * one of its indexed fields changes, so the hashes of a large batch would cost each claim and settlement several times
- * the rest.
+ * Maximum recipients of a batch that has a hash for each of them. Each hash is an index key of its own: the write that
+ * accepts a push takes longer with each, and MongoDB makes all keys of a document again when one of its indexed fields
+ * changes, as in a claim.
  */
-export const MAX_HASHED_RECIPIENTS = 100;
+export const MAX_HASHED_RECIPIENTS = 20;
 
 /**
  * Creates a batch of at most {@link LIMITS.batchRecipients} recipients and sorts them: a recipient's index in the

@@ -259,7 +259,7 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   });
   const many = await register(2);
   const large = await send([token, ...many]);
-  await database.pushes.updateOne({ _id: large }, { $unset: { work: true } });
+  await database.pushes.updateOne({ _id: large }, { $unset: { work: true, tokenHashes: true } });
   await database.batches.insertOne(
     createBatchDocument({ _id: large, app }, 'mqtt', [token], 0, 'ready', new Date()),
   );
