@@ -134,13 +134,11 @@ async function findLargeBatches(
   { pushes, batches }: Tables,
   { app, token, before }: Omit<DevicePushQuery, 'limit'>,
 ): Promise<string[]> {
-  const [filter, limit] = [
-    { app, firstToken: { $lte: token }, lastToken: { $gte: token }, _id: { $lt: before } },
-    MAX_SEARCHED_BATCHES,
-  ];
-  const options = {
-    ...{ projection: { _id: 1 }, hint: TOKEN_RANGE_INDEX, batchSize: limit + 1 },
-  } as const;
+  const limit = MAX_SEARCHED_BATCHES;
+  const range = { firstToken: { $lte: token }, lastToken: { $gte: token } };
+  const filter = { app, ...range, _id: { $lt: before } };
+  const [projection, hint] = [{ _id: 1 }, TOKEN_RANGE_INDEX] as const;
+  const options = { projection, hint, batchSize: limit + 1 };
   const found = await Promise.all([
     pushes.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
     batches.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
@@ -215,7 +213,9 @@ async function readHolders(
   const holds = { $expr: { $gte: [{ $indexOfBytes: ['$work.tokens', token] }, 0] } };
   const [own, embedded] = [ids.filter(isBatchId), ids.filter((id) => !isBatchId(id))];
   const found = await Promise.all([
-    embedded.length === 0 ? [] : pushes.find<Found>({ _id: { $in: embedded }, ...holds }, options).toArray(),
+    embedded.length === 0
+      ? []
+      : pushes.find<Found>({ _id: { $in: embedded }, ...holds }, options).toArray(),
     own.length === 0 ? [] : batches.find<Found>({ _id: { $in: own }, ...holds }, options).toArray(),
   ]);
   return new Map(

@@ -156,7 +156,9 @@ test.each(SHAPES)('a device is found among many recipients by index keys, %s', a
   const find = () => listIds(tokens[1] ?? '');
   const reads = await profile(database, find, { 'command.filter.firstToken': { $exists: true } });
   expect(reads.map(({ docsExamined }) => docsExamined)).toEqual([0, 0]);
-  expect(await database.batches.countDocuments({ tokenHashes: { $size: MAX_HASHED_RECIPIENTS + 1 } })).toBe(0);
+  expect(
+    await database.batches.countDocuments({ tokenHashes: { $size: MAX_HASHED_RECIPIENTS + 1 } }),
+  ).toBe(0);
   // A token that is part of another, or between two others, is not in the batch.
   expect(await listIds(`${tokens[1]}0`)).toEqual([]);
   expect(await listIds(tokens[1] ?? '', { app: 'other' })).toEqual([]);
