@@ -7,7 +7,10 @@ import {
   failureMask,
   OUTCOMES,
 } from '../../packages/core/src/outcomes.ts';
-import { createBatch, createBatchDocument } from '../../packages/store/src/create-batches.ts';
+import {
+  createBatchDocument,
+  createEmbeddedBatch,
+} from '../../packages/store/src/create-batches.ts';
 import type {
   BatchDocument,
   PushDocument,
@@ -110,11 +113,13 @@ function toPush(app: string, _id: string, token: string): PushDocument {
   const isFailed = Number.parseInt(_id.slice(-4), 16) % FAILED_SHARE === 0;
   const outcomes = Uint8Array.of(isFailed ? REJECTED : OUTCOMES.delivered);
   const counts = countOutcomes(outcomes);
+  const { work, ...keys } = createEmbeddedBatch('mqtt', [token], 'closed', acceptedAt);
   return {
     ...{ _id, app, state: 'finished', acceptedAt, expiresAt, sendUntil: expiresAt },
     ...{ finishedAt: acceptedAt, data: '{"message":"Hello World!"}', devices: 1, counts },
     fan: { seq: 0, next: 0, done: true },
-    work: { ...createBatch('mqtt', [token], 'closed', acceptedAt), ...ended(outcomes, acceptedAt) },
+    work: { ...work, ...ended(outcomes, acceptedAt) },
+    ...keys,
   };
 }
 
@@ -144,7 +149,7 @@ async function insertLargePush(db: Db, app: string, recipients: number): Promise
   });
   const failed = (recipients / RECIPIENTS_PER_BATCH) * (RECIPIENTS_PER_BATCH / FAILED_SHARE);
   const push = { ...toPush(app, _id, ''), devices: recipients };
-  const { work: _work, ...large } = push;
+  const { work: _work, tokenHashes: _hashes, ...large } = push;
   const counts = { delivered: recipients - failed, failed };
   await insert(db, 'pushes', 1, () => ({
     ...large,

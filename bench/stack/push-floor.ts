@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb';
 import { newPushId } from '../../packages/core/src/ids.ts';
-import { createBatch } from '../../packages/store/src/create-batches.ts';
+import { createEmbeddedBatch } from '../../packages/store/src/create-batches.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 
 /**
@@ -21,7 +21,7 @@ export function createPushFloor(mongo: Db, app: string): () => Promise<void> {
       data: '{"message":"Hello"}',
       devices: 1,
       fan: { seq: 0, next: 0, done: true },
-      work: createBatch('mqtt', ['a'.repeat(22)], 'ready', now),
+      ...createEmbeddedBatch('mqtt', ['a'.repeat(22)], 'ready', now),
     });
   };
 }

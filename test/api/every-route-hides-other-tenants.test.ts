@@ -58,7 +58,9 @@ const ABSENT: Ids = {
 };
 
 /** The specification (4.4, 7) has a code of its own for a device of another app. */
-const OWN_ERRORS: Record<string, string> = { getDevice: 'APP_MISMATCH' };
+const OWN_ERRORS: Record<string, string> = {
+  ...{ getDevice: 'APP_MISMATCH', listDevicePushes: 'APP_MISMATCH' },
+};
 
 let stack: SharedStack;
 let list: EndpointList;

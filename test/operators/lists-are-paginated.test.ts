@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
+import { hashToken } from '../../packages/core/src/batch.ts';
+import { batchId, newPushId } from '../../packages/core/src/ids.ts';
 import { OUTCOMES } from '../../packages/core/src/outcomes.ts';
+import { createBatchDocument } from '../../packages/store/src/create-batches.ts';
 import {
   ACCOUNT,
   APP,
@@ -8,11 +11,12 @@ import {
   embeddedBatch,
   insertDocuments,
   push,
+  TOKENS,
 } from '../../packages/store/test/document-fixtures.ts';
 import { startTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
 const now = new Date();
-const idOf = (n: number) => `0190000000${n}0000000000aa`;
+const idOf = (n: number) => `0190000000${n}00000000000aa`;
 const SENT = new Binary(Uint8Array.of(OUTCOMES.sent, OUTCOMES.sent, OUTCOMES.sent));
 
 let database: TestDatabase;
@@ -31,16 +35,30 @@ beforeAll(async () => {
   const device = { app: APP, platform: 'web', registeredAt: now, lastActiveAt: now };
   await insertDocuments(db, 'devices', { ...device, _id: 'device1', unsubscribed: true });
   await insertDocuments(db, 'devices', { ...device, _id: 'device2' });
+  const tokenHashes = TOKENS.map(hashToken);
+  const twins = { tokens: 'device11 device2', n: 2 };
   await insertDocuments(
     db,
     'pushes',
-    push({ _id: idOf(1), work: embeddedBatch({ state: 'closed', outcomes: SENT }) }),
-    push({ _id: idOf(2), work: batchInInbox() }),
+    push({ _id: idOf(1), work: embeddedBatch({ state: 'closed', outcomes: SENT }), tokenHashes }),
+    push({ _id: idOf(2), work: batchInInbox(), collapse: 'c', tokenHashes }),
     push({ _id: idOf(3), topics: ['news'], devices: 5_000 }),
-    push({ _id: idOf(4), work: { ...embeddedBatch(), tokens: 'device11 device2', n: 2 } }),
-    push({ _id: idOf(5), state: 'accepting', work: embeddedBatch() }),
+    push({ _id: idOf(4), work: { ...embeddedBatch(), ...twins }, tokenHashes }),
+    push({ _id: idOf(5), state: 'accepting', work: embeddedBatch(), tokenHashes }),
   );
-  const rows = [2, 3].map((n) => ({ _id: `device1:${idOf(n)}`, push: idOf(n), work: idOf(n) }));
+  const owner = { _id: idOf(3), app: APP };
+  const inbox = new Binary(Uint8Array.of(OUTCOMES.inbox));
+  const batch = createBatchDocument(owner, 'mqtt', ['device1'], 0, 'ready', now);
+  await insertDocuments(
+    db,
+    'batches',
+    { ...batch, work: { ...batch.work, state: 'closed', outcomes: inbox } },
+    createBatchDocument(owner, 'web-push', ['device2'], 1, 'waiting', now),
+  );
+  const rows = [
+    { _id: 'device1:~c', push: idOf(2), work: idOf(2) },
+    { _id: `device1:${idOf(3)}`, push: idOf(3), work: batchId(idOf(3), 0) },
+  ];
   await insertDocuments(db, 'inbox', ...rows.map((row) => ({ ...row, position: 0 })));
 });
 afterAll(() => database?.stop());
@@ -84,7 +102,7 @@ describe('lists', () => {
 });
 
 describe('pushes of a device', () => {
-  test('are those of its inbox, and those of one batch that names it', async () => {
+  test('are in batches of every number and state', async () => {
     const found = await database.runJson<object[]>('device', 'pushes', 'device1');
     expect(found).toEqual([
       expect.objectContaining({ id: idOf(3), outcome: 'inbox' }),
@@ -93,6 +111,30 @@ describe('pushes of a device', () => {
     ]);
     const ids = await inPages('--before', 'device', 'pushes', 'device1');
     expect(ids).toEqual([3, 2, 1].map(idOf));
+    const [waiting] = await database.runJson<object[]>(
+      'device',
+      'pushes',
+      'device2',
+      '--limit',
+      '1',
+    );
+    expect(waiting).toMatchObject({ id: idOf(4) });
+    const next = ['--before', idOf(4), '--limit', '1'];
+    const [second] = await database.runJson<object[]>('device', 'pushes', 'device2', ...next);
+    expect(second).toMatchObject({ id: idOf(3), channel: 'web-push', outcome: 'pending' });
+  });
+
+  test('are listed to the end behind many batches for others', async () => {
+    const tokens = Array.from({ length: 150 }, (_, n) => `device1n${n}`);
+    const others = Array.from({ length: 1_100 }, () => {
+      const newer = { _id: newPushId(now.getTime()), app: APP };
+      return createBatchDocument(newer, 'mqtt', ['a', ...tokens, 'z'], 0, 'waiting', now);
+    });
+    await insertDocuments(database.db, 'batches', ...others);
+    const ids = await inPages('--before', 'device', 'pushes', 'device1');
+    expect(ids).toEqual([3, 2, 1].map(idOf));
+    const { out } = await database.run('device', 'pushes', 'device1', '--limit', '1');
+    expect(out).toContain(`Next page: --before ${idOf(3)}`);
   });
 
   test('that were replaced by a newer one are superseded', async () => {

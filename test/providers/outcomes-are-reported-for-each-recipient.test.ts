@@ -61,7 +61,17 @@ async function getRecipient({ id }: Pick<Sent, 'id'>, token: string): Promise<Re
   return (await tenant.api<{ recipient: Recipient }>('GET', path)).json.recipient;
 }
 
-/** Expects counts, list and single recipients to agree, and returns each outcome by token. */
+interface DevicePush {
+  id: string;
+  recipient: Recipient;
+}
+
+async function getPushesOf(token: string): Promise<DevicePush[]> {
+  const path = `/devices/${token}/pushes`;
+  return (await tenant.api<{ pushes: DevicePush[] }>('GET', path)).json.pushes;
+}
+
+/** Expects counts, list, single recipients and the lists of their devices to agree, and returns each outcome by token. */
 async function readAll(push: Sent): Promise<Record<string, string>> {
   const recipients = await getRecipients(push);
   const { outcomes, recipients: count } = await getOutcomes(push);
@@ -73,6 +83,10 @@ async function readAll(push: Sent): Promise<Record<string, string>> {
     expect(await getRecipients(push, `?outcome=${outcome}`)).toEqual(some);
   for (const recipient of recipients)
     expect(await getRecipient(push, recipient.token)).toMatchObject(recipient);
+  for (const { token } of recipients.filter((one) => one.outcome !== 'gone'))
+    expect(await getPushesOf(token)).toContainEqual(
+      expect.objectContaining({ id: push.id, recipient: await getRecipient(push, token) }),
+    );
   return Object.fromEntries(recipients.map(({ token, outcome }) => [token, outcome]));
 }
 
@@ -163,6 +177,37 @@ test('a push of all channels and ends, until after its deletion', async () => {
   expect((await tenant.api('GET', `/pushes/${push.id}`)).json).toMatchObject({
     code: 'INVALID_PUSH_ID',
   });
+});
+
+test('the pushes of a device are listed in pages, for its app only', async () => {
+  const { token } = await fleet.offline();
+  const scheduled = await send(tenant, token, {
+    schedule: Math.floor(Date.now() / 1_000) + 3_600,
+  });
+  const sent: Sent[] = [];
+  for (let n = 0; n < 101; n += 1) sent.unshift(await send(tenant, token));
+  const getPage = async (query: string) => {
+    const path = `/devices/${token}/pushes${query}`;
+    return (await tenant.api<{ pushes: DevicePush[]; next_page?: string }>('GET', path)).json;
+  };
+  const first = await getPage('');
+  const second = await getPage(`?page=${first.next_page}`);
+  expect([first.pushes.length, second.pushes.length, second.next_page]).toEqual([
+    100,
+    2,
+    undefined,
+  ]);
+  const ids = [...first.pushes, ...second.pushes].map(({ id }) => id);
+  expect(ids).toEqual([scheduled, ...sent].map(({ id }) => id));
+  expect(first.pushes[0]).toMatchObject({ state: 'scheduled', recipient: { outcome: 'pending' } });
+  const errorOf = async (by: TestTenant, path: string) =>
+    (await by.api<{ code: string }>('GET', path)).json.code;
+  const stranger = await fixture.tenant();
+  expect(await errorOf(stranger, `/devices/${token}/pushes`)).toBe('APP_MISMATCH');
+  expect(await errorOf(tenant, `/devices/${'f'.repeat(22)}/pushes`)).toBe('INVALID_DEVICE_TOKEN');
+  expect(await errorOf(tenant, `/devices/${token}/pushes?page=x`)).toBe('INVALID_PARAM');
+  await tenant.api('DELETE', `/devices/${token}`);
+  expect(await errorOf(tenant, `/devices/${token}/pushes`)).toBe('INVALID_DEVICE_TOKEN');
 });
 
 test('the receipt of a device that was offline is in the times of its push', async () => {

@@ -9,7 +9,7 @@ import { LIMITS } from '@carillon/core/limits';
 import { processCounts } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
-import { createBatch, splitIntoBatches } from '@carillon/store/create-batches';
+import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
 import type { Recipient } from '@carillon/store/devices';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
@@ -317,7 +317,7 @@ function storePush(
   const fitsOneBatch =
     tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
   if (onlyGroup !== undefined && fitsOneBatch && audience.topics.length === 0) {
-    push.work = createBatch(...onlyGroup, 'ready', notBefore(push));
+    Object.assign(push, createEmbeddedBatch(...onlyGroup, 'ready', notBefore(push)));
     return store.pushes.insert(push);
   }
   push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };

@@ -4,10 +4,8 @@ import type { Reports } from '@carillon/reports/reports';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
-import { MAX_SCANNED_PUSHES } from './pushes.ts';
+import type { PageQuery } from './page.ts';
 
-/** Maximum pushes listed for a device. */
-const DEVICE_PUSHES = 50;
 /** Text that sorts after every push id, which is hexadecimal. */
 const AFTER_ALL_PUSH_IDS = 'g';
 
@@ -45,26 +43,26 @@ export async function getDeviceDetails(
 }
 
 /**
- * Lists the last pushes to a device with their status: those in its inbox, and those among the app's newest
- * {@link MAX_SCANNED_PUSHES}. `scanned` is the number of these that were searched, `isComplete` is false if some of
- * those with many recipients were not.
+ * Lists the pushes to a device with their status there, the newest first. Times are milliseconds since 1970.
  *
  * @throws AdminError DEVICE_NOT_FOUND
  */
-export async function listDeviceOutcomes(
+export async function listDevicePushes(
   store: Pick<Store, 'devices'> & Pick<Reports, 'pushesOfDevice'>,
   token: string,
+  { cursor = AFTER_ALL_PUSH_IDS, limit }: PageQuery,
 ) {
   const { app } = await requireDevice(store, token);
-  const { pushes, scanned, isComplete } = await store.pushesOfDevice.search({
-    ...{ app, token, before: AFTER_ALL_PUSH_IDS, limit: DEVICE_PUSHES },
-    scanLimit: MAX_SCANNED_PUSHES,
-  });
-  const items = pushes.map(({ _id, state, acceptedAt, expiresAt, status }) => ({
-    ...{ id: _id, state, acceptedAt: acceptedAt.getTime(), expiresAt: expiresAt.getTime() },
+  const { pushes, next } = await store.pushesOfDevice.list({ app, token, before: cursor, limit });
+  const items = pushes.map(({ push, recipient, status }) => ({
+    id: push._id,
+    state: push.state,
+    acceptedAt: push.acceptedAt.getTime(),
+    expiresAt: push.expiresAt.getTime(),
+    channel: recipient.channel,
     ...status,
   }));
-  return { items, scanned, isComplete };
+  return { items, ...(next !== undefined && { next }) };
 }
 
 /**
@@ -76,7 +74,6 @@ export async function requireDevice(
   { devices }: Pick<Store, 'devices'>,
   token: string,
 ): Promise<DeviceDocument> {
-  // The search matches the token as a regular expression, so only well-formed tokens reach it.
   const device = DEVICE_TOKEN.test(token) ? await devices.find(token) : undefined;
   if (device === undefined || device.deletedAt !== undefined)
     throw new AdminError('DEVICE_NOT_FOUND', `There is no device ${token}.`);

@@ -1,13 +1,9 @@
-import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { Reports } from '@carillon/reports/reports';
 import type { ListedPush } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
 import { type Page, type PageQuery, toPage } from './page.ts';
 import { requireApp } from './require-app.ts';
-
-/** Maximum newest pushes of an app that `listDevicePushes` scans: about 25 MB, which only MongoDB reads. */
-export const MAX_SCANNED_PUSHES = 1_000;
 
 /** Text that sorts after every push id, which is hexadecimal. */
 const AFTER_ALL_PUSH_IDS = 'g';
@@ -78,39 +74,6 @@ export async function getRecipientOutcome(
   const status = await deliveryStatus.statusOfRecipient(id, token);
   if (status !== undefined) return { token, ...status };
   throw new AdminError('PUSH_NOT_FOUND', `There is no push ${id} to the device ${token}.`);
-}
-
-/**
- * Lists recent pushes to a device, the newest first: all in its inbox, and those of the app's newest
- * {@link MAX_SCANNED_PUSHES} whose only batch contains the device.
- *
- * @throws AdminError DEVICE_NOT_FOUND
- */
-export async function listDevicePushes(
-  store: Pick<Store, 'devices'> & Pick<Reports, 'deliveryStatus'>,
-  token: string,
-  query: PageQuery,
-) {
-  // The query matches the token as a regular expression, so only well-formed tokens reach it.
-  const device = DEVICE_TOKEN.test(token) ? await store.devices.find(token) : undefined;
-  if (device === undefined) {
-    throw new AdminError('DEVICE_NOT_FOUND', `There is no device ${token}.`);
-  }
-  const found = await store.deliveryStatus.findPushesOfDevice({
-    app: device.app,
-    token,
-    before: query.cursor ?? AFTER_ALL_PUSH_IDS,
-    scanLimit: MAX_SCANNED_PUSHES,
-    limit: query.limit,
-  });
-  const items = found.map(({ _id, state, acceptedAt, expiresAt, status }) => ({
-    id: _id,
-    state,
-    date: toUnixSeconds(acceptedAt),
-    expiration: toUnixSeconds(expiresAt),
-    ...status,
-  }));
-  return toPage(items, query, ({ id }) => id);
 }
 
 /** Converts a time to unix seconds, as the HTTP API gives it. */

@@ -19,16 +19,12 @@ import { saveSandboxCredentials } from '../src/credential/sandbox.ts';
 import { saveWebPush, verifyWebPush } from '../src/credential/web-push.ts';
 import { listCredentials, removeCredential, saveCredential } from '../src/credentials.ts';
 import { ensureDemoApp } from '../src/demo-app.ts';
+import { listDevicePushes } from '../src/device-details.ts';
 import { listDevices } from '../src/devices.ts';
 import { checkDatabase } from '../src/doctor.ts';
 import { listFailures } from '../src/failures.ts';
 import { createKey, listKeys, revokeKey } from '../src/keys.ts';
-import {
-  getPushOutcomes,
-  getRecipientOutcome,
-  listDevicePushes,
-  listPushes,
-} from '../src/pushes.ts';
+import { getPushOutcomes, getRecipientOutcome, listPushes } from '../src/pushes.ts';
 
 const SECRETS = {
   pepper: 'p'.repeat(64),

@@ -51,6 +51,21 @@ export function eraseToken(joined: string, token: string): string {
   return joinTokens(splitTokens(joined).map((one) => (one === token ? ERASED_TOKEN : one)));
 }
 
+/** Offset basis and prime of FNV-1a with 32 bits. */
+const FNV_BASIS = 0x811c9dc5;
+const FNV_PRIME = 0x01000193;
+
+/**
+ * Computes the hash by which the pushes of a device are found: FNV-1a of the token's ASCII characters, as a signed int32.
+ * It is stored, so it never changes. Two tokens may have the same hash.
+ */
+export function hashToken(token: string): number {
+  let hash = FNV_BASIS;
+  for (let at = 0; at < token.length; at += 1)
+    hash = Math.imul(hash ^ token.charCodeAt(at), FNV_PRIME);
+  return hash | 0;
+}
+
 /** Checks that the bit of a position is set. */
 export function hasBit(words: Readonly<Record<number, number>>, position: number): boolean {
   return (((words[position >> 5] ?? 0) >>> (position & 31)) & 1) === 1;

@@ -33,25 +33,6 @@ interface ProviderErrorList {
   total: number;
 }
 
-/** A push to one device, and the status of that delivery. */
-export interface DevicePush
-  extends Pick<PushDocument, '_id' | 'state' | 'acceptedAt' | 'expiresAt'> {
-  status: RecipientStatus;
-}
-
-/** A query for pushes to a device. */
-export interface DevicePushQuery {
-  app: string;
-  /** Without white space or characters that have a meaning in a regular expression. */
-  token: string;
-  /** Only pushes older than this id. */
-  before: string;
-  /** Number of the app's newest pushes that are scanned. */
-  scanLimit: number;
-  /** Number of results. */
-  limit: number;
-}
-
 interface KnownRecipient {
   push: PushDocument;
   status: RecipientStatus;
@@ -101,10 +82,6 @@ export function createDeliveryStatus(db: Db) {
     /** Returns the status of one recipient; undefined if the push doesn't exist, is being removed or wasn't for it. */
     statusOfRecipient: (id: string, token: string): Promise<RecipientStatus | undefined> =>
       findStatus(tables, id, token),
-
-    /** Finds pushes to a device and their status, as far as {@link findPushesOfDevice} covers them. */
-    findPushesOfDevice: (query: DevicePushQuery): Promise<DevicePush[]> =>
-      findPushesOfDevice(tables, query),
   };
 }
 
@@ -211,55 +188,4 @@ async function countOpen(
     addOutcomes(counts, codes);
   }
   return { counts, inboxPositions };
-}
-
-type FoundPush = Pick<PushDocument, '_id' | 'state' | 'acceptedAt' | 'expiresAt' | 'work'>;
-
-const PUSH_FIELDS = { state: 1, acceptedAt: 1, expiresAt: 1 } as const;
-
-/**
- * Finds pushes to a device, the newest first: those in its inbox, and among the app's newest pushes those whose only
- * batch contains it. A push of more than one batch that isn't in the inbox is not found; `pushesOfDevice` finds these
- * as well.
- */
-async function findPushesOfDevice(
-  tables: Tables,
-  { app, token, before, scanLimit, limit }: DevicePushQuery,
-): Promise<DevicePush[]> {
-  const { pushes, inbox } = tables;
-  const rows = await inbox
-    .find(
-      { _id: { $gte: `${token}:`, $lt: `${token};` }, push: { $lt: before } },
-      { projection: { push: 1 } },
-    )
-    .toArray();
-  const pendingIds = new Set(rows.map(({ push }) => push));
-  const [pendingPushes, directPushes] = await Promise.all([
-    pushes
-      .find<FoundPush>({ _id: { $in: [...pendingIds] }, app }, { projection: PUSH_FIELDS })
-      .sort({ _id: -1 })
-      .limit(limit)
-      .toArray(),
-    pushes
-      .aggregate<FoundPush>([
-        { $match: { app, _id: { $lt: before }, state: { $ne: 'accepting' } } },
-        { $sort: { _id: -1 } },
-        { $limit: scanLimit },
-        { $match: { 'work.tokens': { $regex: `(^| )${token}( |$)` } } },
-        { $limit: limit },
-        { $project: { ...PUSH_FIELDS, work: 1 } },
-      ])
-      .toArray(),
-  ]);
-  const byId = new Map([...pendingPushes, ...directPushes].map((push) => [push._id, push]));
-  const newest = [...byId.values()].sort((a, b) => (a._id < b._id ? 1 : -1)).slice(0, limit);
-  return Promise.all(
-    newest.map(async ({ work, ...push }) => {
-      if (pendingIds.has(push._id)) return { ...push, status: { outcome: 'inbox' } };
-      const status = (work && statusIn(work, token, push._id)) ?? { outcome: 'inbox' };
-      // Its row is gone: the device has acknowledged meanwhile, or a newer push replaced the row.
-      const now = status.outcome === 'inbox' ? await findStatus(tables, push._id, token) : status;
-      return { ...push, status: now ?? status };
-    }),
-  );
 }

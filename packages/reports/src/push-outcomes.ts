@@ -92,7 +92,7 @@ const SUMMARY_FIELDS = {
 type CountedBatch = Pick<Batch, 'channel' | 'ms' | 'gotAt'> & Parameters<typeof outcomeCodes>[0];
 
 /** Filters pushes whose documents are kept; pushes that were never accepted are left out. */
-function keptPushes(app: string) {
+export function keptPushes(app: string) {
   return {
     app,
     state: { $in: ['scheduled', 'open', 'finished', 'deleted'] as const },

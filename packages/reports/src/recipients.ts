@@ -13,7 +13,7 @@ import type { Batch, BatchDocument, InboxDocument, PushDocument } from '@carillo
 import { rowId } from '@carillon/store/inbox';
 import { RECIPIENT_INDEX } from '@carillon/store/migrate';
 import { latencyMsAt } from '@carillon/store/receipt-times';
-import { outcomeCodes, statusIn } from '@carillon/store/recipient-status';
+import { outcomeCodes, statusAt } from '@carillon/store/recipient-status';
 import { markSuperseded } from '@carillon/store/superseded';
 import type { Collection, Db } from 'mongodb';
 import type { ReportedPush } from './push-outcomes.ts';
@@ -39,6 +39,17 @@ export interface ReportedAttempt extends Pick<ReportedRecipient, 'channel' | 'ou
   tries?: number;
   /** Earliest time of the next try, ISO 8601. */
   nextTryAt?: string;
+}
+
+/** A recipient with its attempts: the channel of its platform first, then a fallback. */
+export type TriedRecipient = ReportedRecipient & { attempts: ReportedAttempt[] };
+
+/** A batch without its tokens, and the position of one recipient in it. */
+export interface RecipientBatch {
+  /** The push's id if the batch is embedded. */
+  id: string;
+  work: Omit<Batch, 'tokens'>;
+  position: number;
 }
 
 /** Position in a push's recipients: the batch's id after that of its push, and a position in the batch. */
@@ -128,11 +139,12 @@ async function readPage(
     if (scanned === MAX_SCANNED_BATCHES) return { recipients, next: { batch, position: first } };
     scanned += 1;
     const codes = await readCodes(tables, push, { id, work });
+    const tokens = splitTokens(work.tokens);
     const describe = createDescriber({ id, work }, codes);
     for (let position = first; position < work.n; position += 1) {
       if (outcome !== undefined && reportedAt(codes, position) !== outcome) continue;
       if (recipients.length === limit) return { recipients, next: { batch, position } };
-      recipients.push(describe(position));
+      recipients.push(describe(position, tokens[position] ?? ''));
     }
     end = { batch, position: work.n };
   }
@@ -213,10 +225,9 @@ function reportedAt(codes: Uint8Array, position: number): ReportedOutcome {
 
 /** Creates the function that describes the recipients of one batch. */
 function createDescriber(
-  { id, work }: Holder,
+  { id, work }: Omit<RecipientBatch, 'position'>,
   codes: Uint8Array,
-): (position: number) => ReportedRecipient {
-  const tokens = splitTokens(work.tokens);
+): (position: number, token: string) => ReportedRecipient {
   const details = new Map(
     (work.words ?? []).flatMap(([word, positions]) =>
       positions.map((position) => [position, word] as const),
@@ -224,13 +235,13 @@ function createDescriber(
   );
   for (const [position, , , word] of work.state === 'closed' ? [] : (work.later ?? []))
     if (word !== undefined && !details.has(position)) details.set(position, word);
-  return (position) => {
+  return (position, token) => {
     const code = codes[position] ?? OUTCOMES.pending;
     const { outcome, reason } = describeOutcome(code);
     const milliseconds = latencyMsAt(work, position, code, id);
     const detail = details.get(position);
     return {
-      token: tokens[position] ?? '',
+      token,
       outcome: toReportedOutcome(outcome),
       ...(reason !== undefined && { reason }),
       channel: channelOfOutcome(work.channel, code),
@@ -257,25 +268,37 @@ async function findOne(
   tables: Tables,
   push: ReportedPush,
   token: string,
-): Promise<(ReportedRecipient & { attempts: ReportedAttempt[] }) | undefined> {
-  const holders = (await findHolders(tables, push, token)).filter(({ work }) =>
-    splitTokens(work.tokens).includes(token),
-  );
+): Promise<TriedRecipient | undefined> {
+  const holders = (await findHolders(tables, push, token)).flatMap(({ id, work }) => {
+    const position = splitTokens(work.tokens).indexOf(token);
+    return position < 0 ? [] : [{ id, work, position }];
+  });
   const primary = holders.find(({ work }) => work.fallback === undefined);
   if (primary === undefined) return undefined;
-  const position = splitTokens(primary.work.tokens).indexOf(token);
   const codes = await readCodes(tables, push, primary);
-  const recipient = createDescriber(primary, codes)(position);
-  const others = holders.filter((holder) => holder !== primary && holder.work.fallback === true);
-  const attempts = [primary, ...others].flatMap((holder) => describeAttempt(holder, token));
-  return { ...recipient, attempts };
+  const fallbacks = holders.filter(({ work }) => work.fallback === true);
+  return describeTried(token, codes, primary, ...fallbacks);
+}
+
+/**
+ * Describes a recipient and its attempts.
+ *
+ * @param codes outcomes of the primary batch
+ */
+export function describeTried(
+  token: string,
+  codes: Uint8Array,
+  primary: RecipientBatch,
+  ...fallbacks: readonly RecipientBatch[]
+): TriedRecipient {
+  const recipient = createDescriber(primary, codes)(primary.position, token);
+  return { ...recipient, attempts: [primary, ...fallbacks].flatMap(describeAttempt) };
 }
 
 /** Describes the attempt of a batch; none while no worker has claimed it and nothing has ended it. */
-function describeAttempt({ id, work }: Holder, token: string): ReportedAttempt[] {
-  const status = statusIn(work, token, id);
-  if (status === undefined || (work.tries === 0 && work.state !== 'closed')) return [];
-  const { milliseconds: _, outcome, ...details } = status;
+function describeAttempt({ id, work, position }: RecipientBatch): ReportedAttempt[] {
+  if (work.tries === 0 && work.state !== 'closed') return [];
+  const { milliseconds: _, outcome, ...details } = statusAt(work, position, id);
   const reported = toReportedOutcome(outcome);
   return [{ channel: work.channel, outcome: reported, ...details }];
 }

@@ -21,15 +21,14 @@ export function createReports({
   clock,
   suspensions,
 }: Pick<Store, 'db' | 'clock' | 'suspensions'>) {
-  const deliveryStatus = createDeliveryStatus(db);
   return {
     backlog: createBacklog(db, clock, suspensions),
-    deliveryStatus,
+    deliveryStatus: createDeliveryStatus(db),
     deviceOverviews: createDeviceOverviews(db, clock),
     exportPages: createExportPages(db),
     failures: createFailures(db),
     pending: createPending(db),
-    pushesOfDevice: createPushesOfDevice(db, deliveryStatus),
+    pushesOfDevice: createPushesOfDevice(db),
     pushOutcomes: createPushOutcomes(db),
     pushProgress: createPushProgress(db),
     pushSearch: createPushSearch(db, clock),

@@ -143,8 +143,8 @@ test('the last pushes of a device have the times of its receipts', async () => {
     await acknowledge(database, push, token);
     await moveReceipts(push, new Date(pushStartMs(push.id) + 40_000));
   }
-  const query = { app: APP, token, before: 'g', scanLimit: 100, limit: 2 };
-  const found = await store.pushesOfDevice.search(query);
+  const query = { app: APP, token, before: 'g', limit: 2 };
+  const found = await store.pushesOfDevice.list(query);
   expect(found.pushes.map(({ status }) => status)).toEqual([
     { outcome: 'delivered', milliseconds: 40_000 },
     { outcome: 'delivered', milliseconds: 40_000 },

@@ -32,12 +32,23 @@ import {
 const database = useStore();
 const { store } = database;
 
-/** Checks that counts and single recipients report these outcomes, sorted by token, and the pages of the API the same. */
+/**
+ * Checks that counts, single recipients and the lists of their devices report these outcomes, sorted by token, and the
+ * pages of the API the same.
+ */
 async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<void> {
   expect(await readOutcomes(store, push)).toEqual({
     outcomes: expected,
     counts: countOutcomes(expected),
   });
+  for (const [n, token] of push.tokens.entries()) {
+    const { pushes } = await store.pushesOfDevice.list({ app: APP, token, before: 'g', limit: 9 });
+    const listed = pushes.find((one) => one.push._id === push.id);
+    expect(listed?.status).toEqual(await store.deliveryStatus.statusOfRecipient(push.id, token));
+    expect(listed?.status.outcome).toBe(expected[n]);
+    const found = await findReported(store, push);
+    expect(listed?.recipient).toEqual(await store.recipients.findOne(found, token));
+  }
   const inPages = await readPagedOutcomes(push);
   expect(push.tokens.map((token) => inPages[token])).toEqual(
     expected.map((outcome) => (outcome === 'inbox' ? 'pending' : outcome)),

@@ -1,9 +1,16 @@
-import { type BatchState, joinTokens } from '@carillon/core/batch';
+import { type BatchState, hashToken, joinTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import { batchId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Batch, BatchDocument, PushDocument } from './documents.ts';
+import type { Batch, BatchDocument, DeviceKeys, PushDocument } from './documents.ts';
 import { batchEntries } from './notify-mark.ts';
+
+/**
+ * Maximum recipients of a batch that has a hash for each of them. Each hash is an index key of its own: the write that
+ * accepts a push takes longer with each, and MongoDB makes all keys of a document again when one of its indexed fields
+ * changes, as in a claim.
+ */
+export const MAX_HASHED_RECIPIENTS = 20;
 
 /**
  * Creates a batch of at most {@link LIMITS.batchRecipients} recipients and sorts them: a recipient's index in the
@@ -16,6 +23,21 @@ export function createBatch(
   at: Date,
 ): Batch {
   return createSortedBatch(channel, [...tokens].sort(), state, at);
+}
+
+/** Creates the fields of a push that holds its only batch. */
+export function createEmbeddedBatch(
+  ...args: Parameters<typeof createBatch>
+): Required<Pick<PushDocument, 'work'>> & DeviceKeys {
+  const [channel, tokens, ...rest] = args;
+  const sorted = [...tokens].sort();
+  return { work: createSortedBatch(channel, sorted, ...rest), ...createDeviceKeys(sorted) };
+}
+
+function createDeviceKeys(sorted: readonly string[]): DeviceKeys {
+  return sorted.length <= MAX_HASHED_RECIPIENTS
+    ? { tokenHashes: sorted.map(hashToken) }
+    : { firstToken: sorted.at(0) ?? '', lastToken: sorted.at(-1) ?? '' };
 }
 
 function createSortedBatch(
@@ -48,6 +70,7 @@ export function createBatchDocument(
     from: tokens[0] ?? '',
     to: tokens.at(-1) ?? '',
     work: createSortedBatch(channel, tokens, state, at),
+    ...createDeviceKeys(tokens),
     ...batchEntries(push.notify),
   };
 }

@@ -320,7 +320,19 @@ export interface FanOutProgress {
   done: boolean;
 }
 
-export interface PushDocument {
+/**
+ * Fields by which the pushes of a device are found, in the document of a batch or of the push that holds it. Beside
+ * `work`, so that no claim reads them. Absent in fallback batches: the batch that holds the outcomes leads to them.
+ */
+export interface DeviceKeys {
+  /** Of a batch of few recipients: the hashes of their tokens (core/batch). */
+  tokenHashes?: number[];
+  /** First and last token of a larger batch. */
+  firstToken?: string;
+  lastToken?: string;
+}
+
+export interface PushDocument extends DeviceKeys {
   _id: string;
   app: string;
   state: PushState;
@@ -362,7 +374,7 @@ export interface PushDocument {
   idempotency?: { key: string; bodyHash: string; failed?: Binary; warned?: true };
 }
 
-export interface BatchDocument {
+export interface BatchDocument extends DeviceKeys {
   /** The push's id, `-`, the batch's number. */
   _id: string;
   push: string;

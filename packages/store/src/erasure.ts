@@ -1,12 +1,19 @@
-import { ERASED_TOKEN, eraseToken, splitTokens } from '@carillon/core/batch';
+import { ERASED_TOKEN, eraseToken, hashToken, splitTokens } from '@carillon/core/batch';
 import type { Collection, Db } from 'mongodb';
-import type { BatchDocument, DeviceDocument, PushDocument, WebhookDocument } from './documents.ts';
+import type {
+  BatchDocument,
+  DeviceDocument,
+  DeviceKeys,
+  PushDocument,
+  WebhookDocument,
+} from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 
 /** Maximum pushes that one step reads. */
 const PUSHES_PER_STEP = 1_000;
 /** Retention of the record of a deletion: a push that was being accepted may still name the device. */
 const RECORD_RETENTION_MS = 600_000;
+const KEY_FIELDS = { tokenHashes: 1, firstToken: 1 } as const;
 
 /** Result of one step of an erasure. */
 export interface ErasureStep {
@@ -99,13 +106,13 @@ async function eraseFromHeads(
     const found = await pushes
       .find(
         { ...filter, $or: [{ 'work.tokens': contains }, { 'audience.tokens': contains }] },
-        { projection: { 'work.tokens': 1, 'audience.tokens': 1 } },
+        { projection: { ...KEY_FIELDS, 'work.tokens': 1, 'audience.tokens': 1 } },
       )
       .limit(PUSHES_PER_STEP)
       .toArray();
     if (found.length === 0) return rewritten;
     const { modifiedCount } = await pushes.bulkWrite(
-      found.map(({ _id, work, audience }) => {
+      found.map(({ _id, work, audience, ...keys }) => {
         const fields = {
           ...(work && { 'work.tokens': work.tokens }),
           ...(audience && { 'audience.tokens': audience.tokens }),
@@ -114,10 +121,12 @@ async function eraseFromHeads(
           name,
           eraseToken(tokens, token),
         ]);
-        // Only another erasure changes the tokens: then it is read again.
-        return {
-          updateOne: { filter: { _id, ...fields }, update: { $set: Object.fromEntries(erased) } },
+        const update = {
+          ...Object.fromEntries(erased),
+          ...(work && createKeysOf(listRemaining(work.tokens, token), keys)),
         };
+        // Only another erasure changes the tokens: then it is read again.
+        return { updateOne: { filter: { _id, ...fields }, update: { $set: update } } };
       }),
       { ordered: false },
     );
@@ -139,21 +148,39 @@ async function eraseFromBatches(
           ...{ push: { $in: [...ids] }, from: { $lte: token }, to: { $gte: token } },
           'work.tokens': { $regex: `(^| )${token}( |$)` },
         },
-        { projection: { 'work.tokens': 1, from: 1, to: 1 }, hint: RECIPIENT_INDEX },
+        { projection: { ...KEY_FIELDS, 'work.tokens': 1 }, hint: RECIPIENT_INDEX },
       )
       .limit(PUSHES_PER_STEP)
       .toArray();
     if (found.length === 0) return rewritten;
     const { modifiedCount } = await batches.bulkWrite(
-      found.map(({ _id, work: { tokens } }) => {
-        const erased = eraseToken(tokens, token);
-        const remaining = splitTokens(erased).filter((one) => one !== ERASED_TOKEN);
+      found.map(({ _id, work: { tokens }, ...keys }) => {
+        const remaining = listRemaining(tokens, token);
         const [from, to] = [remaining.at(0) ?? '', remaining.at(-1) ?? ''];
-        const update = { $set: { 'work.tokens': erased, from, to } };
+        const fields = { 'work.tokens': eraseToken(tokens, token), from, to };
+        const update = { $set: { ...fields, ...createKeysOf(remaining, keys) } };
         return { updateOne: { filter: { _id, 'work.tokens': tokens }, update } };
       }),
       { ordered: false },
     );
     rewritten += modifiedCount;
   }
+}
+
+function listRemaining(joined: string, token: string): string[] {
+  return splitTokens(joined).filter((one) => one !== token && one !== ERASED_TOKEN);
+}
+
+/** Creates the keys of the devices that stay, of the kind that the document has: another device may have the same hash. */
+function createKeysOf(
+  remaining: readonly string[],
+  { tokenHashes, firstToken }: DeviceKeys,
+): DeviceKeys {
+  return {
+    ...(tokenHashes !== undefined && { tokenHashes: remaining.map(hashToken) }),
+    ...(firstToken !== undefined && {
+      firstToken: remaining.at(0) ?? '',
+      lastToken: remaining.at(-1) ?? '',
+    }),
+  };
 }

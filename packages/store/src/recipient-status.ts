@@ -60,7 +60,19 @@ export function outcomeCodes(batch: OutcomeFields): Uint8Array {
  */
 export function statusIn(batch: Batch, token: string, id: string): RecipientStatus | undefined {
   const position = splitTokens(batch.tokens).indexOf(token);
-  if (position < 0) return undefined;
+  return position < 0 ? undefined : statusAt(batch, position, id);
+}
+
+/**
+ * Returns the status of the recipient at a position as the batch knows it.
+ *
+ * @param id of the batch or its push
+ */
+export function statusAt(
+  batch: Omit<Batch, 'tokens'>,
+  position: number,
+  id: string,
+): RecipientStatus {
   const code = outcomeCodeAt(batch, position);
   const milliseconds = latencyMsAt(batch, position, code, id);
   const outcomeFields = describeOutcome(code);
@@ -83,7 +95,7 @@ type ProviderErrorDetails = Pick<RecipientStatus, 'detail' | 'tries' | 'nextTryA
 
 /** Returns a provider's last error about a recipient, and when the next try is if there is one. */
 function describeProviderError(
-  batch: Batch,
+  batch: Omit<Batch, 'tokens'>,
   position: number,
   outcome: OutcomeName,
 ): ProviderErrorDetails {
@@ -108,7 +120,10 @@ function positionsWithErrors({ later: deferred = [], words = [] }: Batch): numbe
 /**
  * Returns the time of a recipient's next try, 0 for any moment. A batch that waits for a retry is not claimed earlier.
  */
-function computeNextTryMs({ state, claim, tries, at }: Batch, untilMs: number): number {
+function computeNextTryMs(
+  { state, claim, tries, at }: Omit<Batch, 'tokens'>,
+  untilMs: number,
+): number {
   if (state === 'closed') return 0;
   const isWaiting = claim === undefined && tries > 0;
   return isWaiting ? Math.max(untilMs, at.getTime()) : untilMs;

@@ -1,8 +1,9 @@
-import { ERASED_TOKEN } from '@carillon/core/batch';
+import { ERASED_TOKEN, hashToken } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
+import { MAX_HASHED_RECIPIENTS } from '../src/create-batches.ts';
 import {
   APP,
   acknowledge,
@@ -62,6 +63,32 @@ test.each(SHAPES)('of a push with its recipients %s', async (shape) => {
         outcome: 'delivered',
       });
     expect(await store.recipients.findOne(head, erased)).toBeUndefined();
+    // Not even the hash is left, by which the others' pushes are found.
+    const ofErased = { tokenHashes: hashToken(erased) };
+    expect(await database.pushes.countDocuments(ofErased)).toBe(0);
+    expect(await database.batches.countDocuments(ofErased)).toBe(0);
+    const page = { app: APP, token: pending, before: 'g', limit: 1 };
+    const { pushes } = await store.pushesOfDevice.list(page);
+    expect(pushes.map((one) => one.push._id)).toEqual([push.id]);
+  }
+});
+
+test.each(SHAPES)('of a push with many recipients %s', async (shape) => {
+  const tokens = newTokens(2 * MAX_HASHED_RECIPIENTS + 2).sort();
+  const push = await insertPush(database, tokens, { shape });
+  const { batchIds } = push;
+  const perBatch = tokens.length / batchIds.length;
+  // The first and the last of each batch, which stand in its range.
+  const erased = tokens.filter((_, n) => [0, perBatch - 1].includes(n % perBatch));
+  for (const token of erased) {
+    await store.erasure.eraseFromPushes(APP, token, '');
+    expect(await findTokenAnywhere(token)).toEqual([]);
+  }
+  const others = [1, perBatch - 2, tokens.length - 2].map((n) => tokens[n] ?? '');
+  for (const token of [...others, ...erased]) {
+    const page = { app: APP, token, before: 'g', limit: 1 };
+    const { pushes } = await store.pushesOfDevice.list(page);
+    expect(pushes.map((one) => one.push._id)).toEqual(erased.includes(token) ? [] : [push.id]);
   }
 });
 

@@ -10,7 +10,7 @@ type Arguments<Part> = {
 const REDRIVE = 'c'.repeat(24);
 const COLLAPSING = { _id: PUSH, app: APP, collapse: 'c' };
 const SCOPE = { by: REDRIVE, to: new Date() };
-const deviceQuery = { app: APP, token: 'device1', before: 'g', scanLimit: 10, limit: 10 };
+const deviceQuery = { app: APP, token: 'device1', before: 'g', limit: 10 };
 
 /** Functions that never write, with their arguments. */
 const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
@@ -54,7 +54,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   batchTable: { findDue: [10], measureBacklog: [10] },
   backlog: { measure: ['mqtt', 10] },
   deliveryStatus: {
-    ...{ findPushesOfDevice: [deviceQuery], statusOfPush: [PUSH], listProviderErrors: [PUSH, 10] },
+    ...{ statusOfPush: [PUSH], listProviderErrors: [PUSH, 10] },
     ...{ statusOfRecipient: [PUSH, 'device1'] },
   },
   pushOutcomes: {
@@ -105,7 +105,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ findRedriven: [push()], listTokens: [push(), 10], sampleProviderErrors: [push(), 10] },
     ...{ summarize: [push()] },
   },
-  pushesOfDevice: { search: [deviceQuery] },
+  pushesOfDevice: { list: [deviceQuery] },
   redrives: { find: [REDRIVE], listRunning: [10] },
 };
 

@@ -4,7 +4,7 @@ import { OUTCOMES } from '@carillon/core/outcomes';
 import { type Collection, type Db, type Document, type Filter, MongoClient } from 'mongodb';
 import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { startDatabase } from '../../../test/support/own-database.ts';
-import { createBatch, createBatchDocument } from '../src/create-batches.ts';
+import { createBatchDocument, createEmbeddedBatch } from '../src/create-batches.ts';
 import type {
   Batch,
   BatchDocument,
@@ -118,7 +118,8 @@ export async function insertPush(
   };
   const made = { id: _id, tokens: sorted, ...(collapse !== undefined && { collapse }) };
   if (shape === 'in the push') {
-    await pushes.insertOne({ ...push, work: createBatch('mqtt', sorted, 'ready', new Date(0)) });
+    const batch = createEmbeddedBatch('mqtt', sorted, 'ready', new Date(0));
+    await pushes.insertOne({ ...push, ...batch });
     return { ...made, batchIds: [_id] };
   }
   const half = Math.ceil(sorted.length / 2);

@@ -1,5 +1,6 @@
+import { listDevicePushes } from '@carillon/admin/device-details';
 import { type DeviceView, listDevices } from '@carillon/admin/devices';
-import { listDevicePushes, MAX_SCANNED_PUSHES } from '@carillon/admin/pushes';
+import type { PageQuery } from '@carillon/admin/page';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { type ApiRequest, requestApi } from './api-client.ts';
@@ -67,16 +68,15 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
   addPaging(
     device
       .command('pushes')
-      .description(
-        `list recent pushes to a device, the newest first: all that are pending for it over MQTT, and those of the app's newest ${MAX_SCANNED_PUSHES} that were sent to it by token or topic in one batch (at most 1,000 devices of one platform). For other pushes use push outcomes ID --token TOKEN.`,
-      )
+      .description('list the pushes to a device and their outcomes there, the newest first')
       .argument('<token>'),
     'before',
     'id',
   ).action(async (token: string, options: PagingOptions) => {
-    const page = await withStore(stack(), (store) =>
-      listDevicePushes(store, token, toPageQuery(options)),
+    const { items, ...paging } = await withStore(stack(), (store) =>
+      readFullPage(store, token, toPageQuery(options)),
     );
+    const page = { items: items.map(toDevicePushView), ...paging };
     const lines = formatPage(
       page,
       (view) =>
@@ -85,6 +85,30 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     );
     output.show(page.items, lines);
   });
+}
+
+/** Reads on until a page is full: the list ends with a page that is not. */
+async function readFullPage(
+  store: Parameters<typeof listDevicePushes>[0],
+  token: string,
+  query: PageQuery,
+): ReturnType<typeof listDevicePushes> {
+  const page = await listDevicePushes(store, token, query);
+  const missing = query.limit - page.items.length;
+  if (page.next === undefined || missing === 0) return page;
+  const { items, ...paging } = await readFullPage(store, token, {
+    limit: missing,
+    cursor: page.next,
+  });
+  return { items: [...page.items, ...items], ...paging };
+}
+
+type DevicePushItem = Awaited<ReturnType<typeof listDevicePushes>>['items'][number];
+
+/** Converts times to unix seconds, as the HTTP API gives them. */
+function toDevicePushView({ acceptedAt, expiresAt, ...item }: DevicePushItem) {
+  const toSeconds = (ms: number): number => Math.floor(ms / 1_000);
+  return { ...item, date: toSeconds(acceptedAt), expiration: toSeconds(expiresAt) };
 }
 
 function requestDevice(

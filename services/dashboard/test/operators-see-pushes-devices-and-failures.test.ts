@@ -8,6 +8,7 @@ import { connectPresence, type PresenceServer } from '@carillon/presence/presenc
 import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createWorker, type QueueWorker } from '@carillon/queue/workers';
+import { createBatchDocument } from '@carillon/store/create-batches';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
@@ -39,7 +40,6 @@ interface RouteBody {
   state: string;
   items: { id: string; kind: string }[];
   next?: string;
-  scanned: number;
   redrivenAs: string[];
   timeline: { what: string; at: number }[];
 }
@@ -259,21 +259,27 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   });
   const many = await register(2);
   const large = await send([token, ...many]);
-  await database.pushes.updateOne({ _id: large }, { $unset: { work: true } });
-  await database.batches.insertOne({
-    ...{ _id: `${large}-000000`, push: large, app, from: token, to: token },
-    work: { state: 'ready', channel: 'mqtt', at: new Date(), tries: 0, n: 1, tokens: token },
+  await database.pushes.updateOne({ _id: large }, { $unset: { work: true, tokenHashes: true } });
+  await database.batches.insertOne(
+    createBatchDocument({ _id: large, app }, 'mqtt', [token], 0, 'ready', new Date()),
+  );
+  // They lie behind more newer pushes of the app than any list reads.
+  const [other = ''] = await register();
+  const newer = await database.pushes.findOne({ _id: await send([other]) });
+  if (newer === null) throw new Error('it is gone');
+  const copies = Array.from({ length: 1_200 }, () => {
+    return { ...newer, _id: newPushId(Date.now()) };
   });
-  const last = await get('/devices/:token/pushes', { token });
-  expect(last).toMatchObject({
-    items: [
-      { id: large, outcome: 'pending' },
-      { id: failed, outcome: 'failed', reason: 'rejected-by-provider' },
-      { id: inboxed, outcome: 'inbox' },
-    ],
-    isComplete: true,
-  });
-  expect(last.scanned).toBe(await database.pushes.countDocuments({ app }));
+  await database.pushes.insertMany(copies);
+  const [first, ...rest] = [
+    { id: large, outcome: 'pending' },
+    { id: failed, outcome: 'failed', reason: 'rejected-by-provider' },
+    { id: inboxed, outcome: 'inbox' },
+  ];
+  const page = await get('/devices/:token/pushes', { token, limit: '1' });
+  expect(page).toMatchObject({ items: [first], next: large });
+  const { items } = await get('/devices/:token/pushes', { token, cursor: page.next });
+  expect(items).toMatchObject(rest);
   expect(await post('/devices/:token/disconnect', { token })).toEqual({ disconnected: true });
   expect((await get('/apps/:app/devices', { app, limit: '100' })).items).toEqual(
     expect.arrayContaining([expect.objectContaining({ token, platform: 'android' })]),

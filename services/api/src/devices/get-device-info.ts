@@ -34,7 +34,7 @@ export async function getDeviceInfo(
     store.deviceOverviews.find(app, token),
     areOnline([token]),
   ]);
-  if (overview === undefined) throw await explainMissingDevice(store, token);
+  if (overview === undefined) throw explainMissingDevice(await store.devices.find(token));
   const { device, topics, pendingPushes } = overview;
   const pending = await listPendingNotifications(store, request, pendingPushes);
   const head = JSON.stringify({
@@ -45,12 +45,22 @@ export async function getDeviceInfo(
   return `${head.slice(0, -1)},"pending_notifications":[${pending.join(',')}]}`;
 }
 
-/** Returns the error for a device that is not the app's. */
-async function explainMissingDevice(
+/**
+ * Checks that a device is the app's.
+ *
+ * @throws ApiError INVALID_DEVICE_TOKEN, APP_MISMATCH
+ */
+export async function assertDeviceOf(
   { devices }: Pick<Store, 'devices'>,
+  app: string,
   token: string,
-): Promise<ApiError> {
-  const device = await devices.find(token);
+): Promise<void> {
+  const device = DEVICE_TOKEN.test(token) ? await devices.find(token) : undefined;
+  if (device?.app !== app || device.deletedAt !== undefined) throw explainMissingDevice(device);
+}
+
+/** Returns the error for a device that is not the app's. */
+function explainMissingDevice(device: DeviceDocument | undefined): ApiError {
   const isForeign = device !== undefined && device.deletedAt === undefined;
   return new ApiError(isForeign ? 'APP_MISMATCH' : 'INVALID_DEVICE_TOKEN');
 }

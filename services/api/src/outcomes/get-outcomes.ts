@@ -9,9 +9,12 @@ import {
   FIRST_RECIPIENT,
   type RecipientCursor,
   type ReportedAttempt,
+  type TriedRecipient,
 } from '@carillon/reports/recipients';
 import type { Reports } from '@carillon/reports/reports';
-import { pushListQuery, recipientsQuery } from './schema.ts';
+import type { Store } from '@carillon/store/store';
+import { assertDeviceOf } from '../devices/get-device-info.ts';
+import { devicePushesQuery, pushListQuery, recipientsQuery } from './schema.ts';
 
 /** Collections that outcomes are read from. */
 export type OutcomesStore = Pick<Reports, 'pushOutcomes' | 'recipients'>;
@@ -100,7 +103,32 @@ export async function getRecipient(
   const push = await requirePush(store, app, pushId);
   const found = DEVICE_TOKEN.test(token) ? await store.recipients.findOne(push, token) : undefined;
   if (found === undefined) throw new ApiError('INVALID_DEVICE_TOKEN');
-  return { recipient: { ...found, attempts: found.attempts.map(describeAttempt) } };
+  return { recipient: describeRecipient(found) };
+}
+
+/**
+ * Handles `GET /devices/<device_token>/pushes`. Lists the pushes to a device with its outcome, the newest first.
+ *
+ * @throws ApiError INVALID_PARAM, INVALID_DEVICE_TOKEN, APP_MISMATCH
+ */
+export async function listDevicePushes(
+  store: Pick<Store, 'devices'> & Pick<Reports, 'pushesOfDevice'>,
+  app: string,
+  token: string,
+  query: Query,
+): Promise<object> {
+  const { page = AFTER_ALL_PUSH_IDS } = validate(devicePushesQuery, query);
+  await assertDeviceOf(store, app, token);
+  const { pushes, next } = await store.pushesOfDevice.list({
+    ...{ app, token, before: page, limit: PUSHES_PER_PAGE },
+  });
+  return {
+    pushes: pushes.map(({ push, recipient }) => ({
+      ...describePush(push),
+      recipient: describeRecipient(recipient),
+    })),
+    ...(next !== undefined && { next_page: next }),
+  };
 }
 
 /** Finds a push of the app. @throws ApiError INVALID_PUSH_ID */
@@ -151,6 +179,10 @@ function describeLatency(
     first_receipt: toUnixSeconds(new Date(startMs + min)),
     last_receipt: toUnixSeconds(new Date(startMs + latency.max)),
   };
+}
+
+function describeRecipient({ attempts, ...recipient }: TriedRecipient): object {
+  return { ...recipient, attempts: attempts.map(describeAttempt) };
 }
 
 function describeAttempt({ nextTryAt, ...attempt }: ReportedAttempt): object {

@@ -1,7 +1,14 @@
 import type { Reports } from '@carillon/reports/reports';
+import type { Store } from '@carillon/store/store';
 import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
-import { getOutcomes, getRecipient, listPushes, listRecipients } from './get-outcomes.ts';
+import {
+  getOutcomes,
+  getRecipient,
+  listDevicePushes,
+  listPushes,
+  listRecipients,
+} from './get-outcomes.ts';
 
 /**
  * Additional response time of a summary: the inbox rows of a push with a collapse key are read one by one, and a
@@ -12,7 +19,7 @@ const SUMMARY_EXTRA_MS = 20_000;
 /** Registers the routes that list pushes and report the outcomes of their recipients. */
 export function outcomesRoutes(
   routing: Routing,
-  store: Pick<Reports, 'pushOutcomes' | 'recipients'>,
+  store: Pick<Store, 'devices'> & Pick<Reports, 'pushOutcomes' | 'pushesOfDevice' | 'recipients'>,
 ): RouteRegistrar {
   return (router) => {
     router.get(
@@ -45,6 +52,12 @@ export function outcomesRoutes(
       '/pushes/:id/recipients/:token',
       routing.withApiKey({}, ({ params }, { app }) =>
         getRecipient(store, app._id, params.id ?? '', params.token ?? ''),
+      ),
+    );
+    router.get(
+      '/devices/:token/pushes',
+      routing.withApiKey({}, ({ params, query }, { app }) =>
+        listDevicePushes(store, app._id, params.token ?? '', { page: query('page') }),
       ),
     );
   };

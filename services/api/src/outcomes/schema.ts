@@ -11,13 +11,21 @@ const timestamp = z
 
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
+const pushPage = z
+  .string()
+  .regex(PUSH_ID, 'must be the next_page of an earlier response')
+  .optional();
+
 /** Query of GET /pushes. */
 export const pushListQuery = z.object({
   from: timestamp.optional(),
   to: timestamp.optional(),
   state: z.enum(REPORTED_STATES).optional(),
-  page: z.string().regex(PUSH_ID, 'must be the next_page of an earlier response').optional(),
+  page: pushPage,
 });
+
+/** Query of GET /devices/<device_token>/pushes. */
+export const devicePushesQuery = z.object({ page: pushPage });
 
 /** Query of GET /pushes/<push_id>/recipients. */
 export const recipientsQuery = z.object({
@@ -101,28 +109,33 @@ export const recipientsResponse = z
   })
   .meta({ id: 'Recipients' });
 
+const triedRecipient = z
+  .looseObject({
+    ...recipientFields,
+    attempts: z.array(
+      z
+        .looseObject({
+          channel,
+          outcome,
+          reason,
+          detail,
+          tries: z.int().optional().meta({ description: 'Number of times that it was deferred.' }),
+          next_try: unixTime.optional().meta({ description: 'Time of the next try.' }),
+        })
+        .meta({ id: 'Attempt' }),
+    ),
+  })
+  .meta({ id: 'RecipientWithAttempts' });
+
 /** Response of GET /pushes/<push_id>/recipients/<device_token>. */
 export const recipientResponse = z
-  .looseObject({
-    recipient: z
-      .looseObject({
-        ...recipientFields,
-        attempts: z.array(
-          z
-            .looseObject({
-              channel,
-              outcome,
-              reason,
-              detail,
-              tries: z
-                .int()
-                .optional()
-                .meta({ description: 'Number of times that it was deferred.' }),
-              next_try: unixTime.optional().meta({ description: 'Time of the next try.' }),
-            })
-            .meta({ id: 'Attempt' }),
-        ),
-      })
-      .meta({ id: 'RecipientWithAttempts' }),
-  })
+  .looseObject({ recipient: triedRecipient })
   .meta({ id: 'RecipientResponse' });
+
+/** Response of GET /devices/<device_token>/pushes. */
+export const devicePushesResponse = z
+  .looseObject({
+    pushes: z.array(pushHead.extend({ recipient: triedRecipient }).meta({ id: 'DevicePush' })),
+    next_page: nextPage,
+  })
+  .meta({ id: 'DevicePushes' });

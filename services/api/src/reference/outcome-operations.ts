@@ -3,6 +3,7 @@ import { DEVICE_TOKEN } from '@carillon/core/limits';
 import { REPORTED_OUTCOMES } from '@carillon/core/outcomes';
 import { z } from 'zod';
 import {
+  devicePushesResponse,
   outcomesResponse,
   pushListResponse,
   recipientResponse,
@@ -20,6 +21,19 @@ const RECIPIENT = {
   channel: 'mqtt',
   milliseconds: 42,
 } as const;
+const TRIED_RECIPIENT = {
+  ...RECIPIENT,
+  attempts: [{ channel: 'mqtt', outcome: 'delivered' }],
+} as const;
+
+const deviceToken: Parameter = {
+  name: 'device_token',
+  in: 'path',
+  required: true,
+  schema: z.string().regex(DEVICE_TOKEN),
+  description: 'Token of the device.',
+  example: TOKEN,
+};
 
 const pushId: Parameter = {
   name: 'push_id',
@@ -135,23 +149,24 @@ export const OUTCOME_OPERATIONS: readonly Operation[] = [
     description:
       'Returns the outcome of a push for one device, and the attempts over each channel, as far as they are stored.',
     calledBy: 'backend',
-    parameters: [
-      pushId,
-      {
-        name: 'device_token',
-        in: 'path',
-        required: true,
-        schema: z.string().regex(DEVICE_TOKEN),
-        description: 'Token of the device.',
-        example: TOKEN,
-      },
-    ],
-    response: {
-      schema: recipientResponse,
-      example: {
-        recipient: { ...RECIPIENT, attempts: [{ channel: 'mqtt', outcome: 'delivered' }] },
-      },
-    },
+    parameters: [pushId, deviceToken],
+    response: { schema: recipientResponse, example: { recipient: TRIED_RECIPIENT } },
     errors: ['INVALID_PUSH_ID', 'INVALID_DEVICE_TOKEN'],
+  },
+  {
+    id: 'listDevicePushes',
+    tag: 'Outcomes',
+    method: 'get',
+    path: '/devices/{device_token}/pushes',
+    summary: 'List the pushes to a device',
+    description:
+      'Returns the pushes to a device with its outcome, the newest first, up to 100 per page, as long as they are stored. A push to a topic appears once the subscribers are resolved. A page can have fewer pushes, even none, and still have a `next_page`.',
+    calledBy: 'backend',
+    parameters: [deviceToken, pageParameter(PUSH_ID)],
+    response: {
+      schema: devicePushesResponse,
+      example: { pushes: [{ ...PUSH, devices: 1, recipient: TRIED_RECIPIENT }] },
+    },
+    errors: ['INVALID_DEVICE_TOKEN', 'APP_MISMATCH'],
   },
 ];

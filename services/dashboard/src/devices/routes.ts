@@ -1,8 +1,4 @@
-import {
-  getDeviceDetails,
-  listDeviceOutcomes,
-  requireDevice,
-} from '@carillon/admin/device-details';
+import { getDeviceDetails, listDevicePushes, requireDevice } from '@carillon/admin/device-details';
 import { listDevices } from '@carillon/admin/devices';
 import { toPage } from '@carillon/admin/page';
 import { TOPIC_NAME } from '@carillon/core/limits';
@@ -67,9 +63,9 @@ function readRoutes(
       method: 'get',
       path: '/devices/:token/pushes',
       role: 'viewer',
-      input: ofDevice,
+      input: ofDevice.extend(pageFields),
       account: ({ token }) => accountOf.device(token),
-      handle: ({ input }) => listDeviceOutcomes(store, input.token),
+      handle: ({ input: { token, ...query } }) => listDevicePushes(store, token, query),
     }),
   ];
 }

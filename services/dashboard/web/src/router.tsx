@@ -91,6 +91,7 @@ const push = createRoute({
 const device = createRoute({
   getParentRoute,
   path: '/devices/$token',
+  validateSearch: keepText('cursor'),
   component: lazyRouteComponent(() => import('./pages/device-page.tsx'), 'DevicePage'),
 });
 const accounts = createRoute({

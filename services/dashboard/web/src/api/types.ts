@@ -38,8 +38,7 @@ export type Redrive = ConsoleApi['get /redrives/:redrive'];
 
 export type Device = Item<'get /apps/:app/devices'>;
 export type DeviceDetails = ConsoleApi['get /devices/:token'];
-export type DevicePushes = ConsoleApi['get /devices/:token/pushes'];
-export type DevicePush = DevicePushes['items'][number];
+export type DevicePush = Item<'get /devices/:token/pushes'>;
 export type Topic = Item<'get /apps/:app/topics'>;
 export type Subscriber = Item<'get /apps/:app/topics/:topic/subscribers'>;
 export type Found = Item<'get /find'>;

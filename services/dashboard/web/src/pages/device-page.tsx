@@ -1,15 +1,14 @@
-import { Badge, Button, Group, Stack, Text } from '@mantine/core';
+import { Badge, Button, Group, Text } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
 import { change } from '../api/request.ts';
-import type { DeviceDetails, DevicePush, DevicePushes } from '../api/types.ts';
+import type { DeviceDetails, DevicePush } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
-import { useGet } from '../api/use-get.ts';
+import { useGet, useList } from '../api/use-get.ts';
 import { useRememberApp } from '../lib/current-app.ts';
 import { describeDevice } from '../lib/device-note.ts';
 import { channelLabel, describeReason } from '../lib/outcomes.ts';
 import { formatCount, formatDuration } from '../lib/times.ts';
-import { usePathId } from '../lib/use-url.ts';
+import { usePathId, useUrl } from '../lib/use-url.ts';
 import { ConfirmButton } from '../parts/confirm-button.tsx';
 import { Empty } from '../parts/empty.tsx';
 import { Facts } from '../parts/facts.tsx';
@@ -54,7 +53,7 @@ export function DevicePage() {
           </>
         )}
       </Loaded>
-      <LastPushes token={token} path={path} />
+      <DevicePushes token={token} path={path} />
     </Page>
   );
 }
@@ -154,36 +153,24 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: DevicePa
   );
 }
 
-/** Searches only on request: nothing is kept per device, so the app's newest pushes are searched. */
-function LastPushes({ token, path }: { token: string; path: DevicePath }) {
-  const [isAsked, setAsked] = useState(false);
-  const pushes = useGet(`${path}/pushes`, {}, { enabled: isAsked });
+function DevicePushes({ token, path }: { token: string; path: DevicePath }) {
+  const { search } = useUrl<'cursor'>();
+  const pushes = useList(`${path}/pushes`, { cursor: search.cursor });
   return (
-    <Panel title="Last pushes" {...(pushes.data && { note: describeSearch(pushes.data) })}>
-      {isAsked ? (
-        <List
-          query={pushes}
-          columns={listColumns(token)}
-          idOf={({ id }) => id}
-          empty={<Empty title="None of the app’s newest pushes was for this device" />}
-        />
-      ) : (
-        <Stack align="flex-start" gap="xs">
-          <Text fz="sm" c="dimmed">
-            Looks through the inbox and the newest pushes of the app, which can take two seconds.
-          </Text>
-          <Button size="xs" variant="default" onClick={() => setAsked(true)}>
-            Look for its last pushes
-          </Button>
-        </Stack>
-      )}
+    <Panel title="Pushes">
+      <List
+        query={pushes}
+        columns={listColumns(token)}
+        idOf={({ id }) => id}
+        isPaged
+        empty={
+          <Empty title="No pushes">
+            Pushes to this device appear here until they are removed from storage.
+          </Empty>
+        }
+      />
     </Panel>
   );
-}
-
-function describeSearch({ scanned, isComplete }: DevicePushes): string {
-  const rest = isComplete ? '' : ', without some that have many recipients';
-  return `Among its inbox and the app’s newest ${formatCount(scanned)} pushes${rest}`;
 }
 
 function listColumns(token: string): Column<DevicePush>[] {

@@ -42,7 +42,7 @@ function Items<T>({
   empty,
   ...table
 }: ListProps<T> & { items: readonly T[]; hasMore: boolean }) {
-  // A filter reads a limited number of items a page: none of them may match although later ones do.
+  // A search reads a limited number of items a page: none of them may match although later ones do.
   if (items.length === 0) return hasMore ? <NoneHere /> : empty;
   return <ListTable items={items} {...table} />;
 }
@@ -73,7 +73,7 @@ function Pager({ next }: { next: string | undefined }) {
 function NoneHere() {
   return (
     <p className={classes.none}>
-      Nothing on this page fits the filter. There are older entries: go on with “Next page”.
+      Nothing found on this page. There are older entries: go on with “Next page”.
     </p>
   );
 }
