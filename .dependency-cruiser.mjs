@@ -11,7 +11,7 @@ const PACKAGES = {
   queue: ['core', 'presence'],
   presence: ['core'],
   accept: ['core', 'store', 'queue', 'presence'],
-  admin: ['core', 'store', 'reports', 'webhooks', 'queue', 'presence'],
+  admin: ['core', 'store', 'reports', 'webhooks', 'queue', 'presence', 'runtime'],
 };
 
 /** The packages that may import only these libraries. */

@@ -20,3 +20,9 @@ export const PROCESS_CLOCK: Clock = {
     return () => clearInterval(timer);
   },
 };
+
+/** Returns the CPU time that the process has used since its start, in milliseconds, of all its threads together. */
+export function readCpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}

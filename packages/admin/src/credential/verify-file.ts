@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { readCpuMs } from '@carillon/runtime/clock';
 import { AdminError, type AdminField, invalidCredential } from '../admin-error.ts';
 import type { CredentialFile, VerifiedCredential } from '../credentials.ts';
 import type { AppleCertificateOptions } from './apple-certificate.ts';
@@ -44,11 +45,10 @@ export async function verifyFile(
   worker.on('error', (error: NodeJS.ErrnoException) => {
     failure = error;
   });
-  const usedBefore = process.cpuUsage();
+  const cpuMsAtEnd = readCpuMs() + timeoutMs;
   let timer = setTimeout(endIfSlow, timeoutMs);
   function endIfSlow(): void {
-    const { user, system } = process.cpuUsage(usedBefore);
-    const remainingMs = timeoutMs - (user + system) / 1_000;
+    const remainingMs = cpuMsAtEnd - readCpuMs();
     if (remainingMs <= 0) void worker.terminate();
     else timer = setTimeout(endIfSlow, Math.ceil(remainingMs));
   }
