@@ -151,8 +151,10 @@ describe('the key pair for Web Push', () => {
     expect(await saveWebPush(store, KEYS, id, { contact })).toMatchObject({ publicKey, contact });
   });
 
-  test('is replaced only on request', async () => {
+  test('is replaced only on request, and keeps its contact then', async () => {
     const { id } = await newApp();
+    const contact = 'mailto:you@mail.net';
+    await saveWebPush(store, KEYS, id, { contact });
     const publicKey = await store.credentials.webPushPublicKey(id);
     const { secret } = verifyWebPush({});
     if (secret.kind !== 'web-push') throw new Error(secret.kind);
@@ -164,7 +166,8 @@ describe('the key pair for Web Push', () => {
       });
       expect(await store.credentials.webPushPublicKey(id)).toBe(publicKey);
     }
-    await saveWebPush(store, KEYS, id, { privateKey, replace: true });
+    const saved = await saveWebPush(store, KEYS, id, { privateKey, replace: true });
+    expect(saved).toMatchObject({ contact });
     expect(await store.credentials.webPushPublicKey(id)).toBe(secret.publicKey);
   });
 });

@@ -197,19 +197,31 @@ describe('the contact of a key pair', () => {
         'https://mail.net/a b',
         'https:mail.net',
       ],
-      ...['https://mail.net/<a>', '', ' mailto:you@mail.net', 'mailto:you@mail.net\n'],
+      ...[
+        'https://mail.net/<a>',
+        'https:///mail.net',
+        'https://bücher.de',
+        '',
+        ' mailto:you@mail.net',
+        'mailto:you@mail.net\n',
+      ],
     ].map((contact) => rejectedContact(contact, 'mailto: with one address, or an https: URL')),
     ...[
       ...['mailto:you@localhost', 'mailto:you@LOCALHOST.', 'mailto:you@server', 'https://server/a'],
       ...['mailto:push@carillon.invalid', 'mailto:you@a.test', 'mailto:you@a.b.example'],
       ...['https://a.localhost', 'https://printer.local:631/', 'mailto:you@Example.COM'],
       ...['mailto:you@mail.example.net', 'https://www.example.org/contact', 'https://192.0.2.1'],
+      ...['mailto:du@bücher.de', 'mailto:you@mail..net', 'mailto:you@.net', 'mailto:you@mail.net;'],
       ...['https://0x7f.1/', 'https://[2001:db8::1]/', 'mailto:you@192.0.2.1'],
     ].map((contact) => rejectedContact(contact, 'domain name that you own')),
   ]);
 
   test.each([
-    ...['mailto:you@mail.net', 'mailto:first.last+push@a.b.mail.co.uk', 'mailto:du@bücher.de'],
+    ...[
+      'mailto:you@mail.net',
+      'mailto:first.last+push@a.b.mail.co.uk',
+      'mailto:du@xn--bcher-kva.de',
+    ],
     ...[
       'https://mail.net',
       'https://www.mail.net:8443/contact?a=b#c',

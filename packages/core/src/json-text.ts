@@ -278,18 +278,17 @@ function sortFields({ names, fields }: OpenObject): string {
 
 /** Removes white space between tokens and unnecessary escapes within strings from a JSON text. */
 export function compactJson(text: string): string {
-  const hasEscapes = text.includes('\\');
+  let backslash = text.indexOf('\\');
   let result = '';
   let copyFrom = 0;
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
       const end = findStringEnd(text, i);
-      if (hasEscapes) {
-        const string = text.slice(i, end);
-        const compacted = string.includes('\\') ? JSON.stringify(JSON.parse(string)) : string;
-        result += text.slice(copyFrom, i) + compacted;
+      if (backslash >= 0 && backslash < end) {
+        result += text.slice(copyFrom, i) + JSON.stringify(JSON.parse(text.slice(i, end)));
         copyFrom = end;
+        backslash = text.indexOf('\\', end);
       }
       i = end - 1;
     } else if (isWhiteSpace(code)) {

@@ -1,9 +1,10 @@
-import { isIP } from 'node:net';
-
 /** Names that nobody can own (RFC 2606, RFC 6761, RFC 6762), so no contact is behind them. */
 const RESERVED = /(^|\.)(invalid|test|example|localhost|local|example\.(com|net|org))$/;
-const MAIL = /^mailto:[^\s@<>,?]+@([^\s@<>,?/#\\:%]+)$/;
-const URL_TEXT = /^https:\/\/[^\s<>]+$/;
+/** A domain name in lower case and ASCII; its last label has a letter first, which no address has. */
+const DOMAIN = /^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])$/;
+const MAIL = /^mailto:[\w.!#$%&'*+=^`{|}~-]+@([^\s@<>,?/#\\:%]+)$/;
+/** Printable ASCII without angle brackets: the signature has the text as it is. */
+const URL_TEXT = /^https:\/\/(?!\/)[!-;=?-~]+$/;
 
 /** Warning for senders: their push has recipients that Apple's push service may refuse. */
 export const CONTACT_WARNING = 'Web Push has no contact: Apple refuses pushes to Safari.';
@@ -24,8 +25,8 @@ export function findContactFault(contact: string): string | undefined {
   if (host === undefined) {
     return 'The contact must be mailto: with one address, or an https: URL, without spaces, < and >.';
   }
-  if (isIP(host) === 0 && host.includes('.') && !RESERVED.test(host)) return undefined;
-  return `The contact must have a domain name that you own: push services refuse ${host}.`;
+  if (DOMAIN.test(host) && !RESERVED.test(host)) return undefined;
+  return `The contact must have a domain name that you own, in ASCII: push services refuse ${host}.`;
 }
 
 /**
@@ -42,9 +43,8 @@ export function chooseContact(
   return own !== undefined && findContactFault(own) === undefined ? own : ofDeployment;
 }
 
-/** Returns the host in lower case and ASCII, without a final dot; undefined if the text is no contact. */
+/** Returns the host in lower case without a final dot; undefined if the text is no contact. */
 function readHost(contact: string): string | undefined {
-  const mailHost = MAIL.exec(contact)?.[1];
-  const text = mailHost === undefined ? contact : `https://${mailHost}`;
-  return URL_TEXT.test(text) ? URL.parse(text)?.hostname.replace(/\.$/, '') : undefined;
+  const host = URL_TEXT.test(contact) ? URL.parse(contact)?.hostname : MAIL.exec(contact)?.[1];
+  return host?.toLowerCase().replace(/\.$/, '');
 }

@@ -11,10 +11,12 @@ import { rowId } from '@carillon/store/inbox';
 import { DEVICE_INDEX, TOKEN_RANGE_INDEX } from '@carillon/store/migrate';
 import { OUTCOME_PROJECTION, outcomeCodes, statusAt } from '@carillon/store/recipient-status';
 import { markSuperseded } from '@carillon/store/superseded';
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, FindCursor } from 'mongodb';
 import { keptPushes, REPORTED_LIST_FIELDS, type ReportedListPush } from './push-outcomes.ts';
 import { describeTried, type RecipientBatch, type TriedRecipient } from './recipients.ts';
 
+/** Maximum large batches of each form whose ranges a page compares: keys of an index. */
+const MAX_COMPARED_BATCHES = 20_000;
 /** Maximum large batches that a page searches: their ranges include the device, yet few may hold it. */
 const MAX_SEARCHED_BATCHES = 1_000;
 /** Minimum batches that are read at once, so that a short page takes few reads of large batches. */
@@ -43,6 +45,7 @@ interface Tables {
   inbox: Collection<InboxDocument>;
 }
 
+type Id = { _id: string };
 type Head = ReportedListPush & Pick<PushDocument, 'collapse'>;
 /** The part of a holder that concerns one recipient; an embedded batch comes with its push. */
 type Found = Omit<RecipientBatch, 'id'> & { _id: string };
@@ -72,14 +75,12 @@ export function createPushesOfDevice(db: Db) {
   return {
     /**
      * Lists the pushes to a device whose recipients are in batches, the newest first. `next` is the id below which the
-     * next page begins, which may be empty; a page without it is the last. A page searches at most
-     * {@link MAX_SEARCHED_BATCHES} large batches, so it may be shorter than `limit`, or empty, and still have a `next`.
+     * next page begins, which may be empty; a page without it is the last. A page searches a limited number of large
+     * batches, so it may be shorter than `limit`, or empty, and still have a `next`.
      */
     async list(query: DevicePushQuery): Promise<{ pushes: DevicePush[]; next?: string }> {
       const { token, limit } = query;
-      const candidates = await findLargeBatches(tables, query);
-      const large = withoutCutPush(candidates, MAX_SEARCHED_BATCHES);
-      const end = candidates.length < MAX_SEARCHED_BATCHES ? undefined : lastPushOf(large);
+      const { large, end } = await findLargeBatches(tables, query);
       const pushes: DevicePush[] = [];
       let { before } = query;
       for (;;) {
@@ -129,22 +130,46 @@ async function findSmallBatches(
   return found.flat().map(({ _id }) => _id);
 }
 
-/** Finds the large batches whose range of tokens includes the device, the newest first. Reads only index keys. */
+/**
+ * Finds the large batches whose range of tokens includes the device, the newest first. Reads only keys of an index.
+ *
+ * @returns `end`, if the search was ended by a limit: the oldest push of which all are found
+ */
 async function findLargeBatches(
   { pushes, batches }: Tables,
   { app, token, before }: Omit<DevicePushQuery, 'limit'>,
-): Promise<string[]> {
+): Promise<{ large: string[]; end?: string | undefined }> {
   const limit = MAX_SEARCHED_BATCHES;
-  const range = { firstToken: { $lte: token }, lastToken: { $gte: token } };
-  const filter = { app, ...range, _id: { $lt: before } };
   const [projection, hint] = [{ _id: 1 }, TOKEN_RANGE_INDEX] as const;
+  // Not by its existence, which is not in the index.
+  const older = { app, firstToken: { $gte: '' }, _id: { $lt: before } };
+  const lasts = await Promise.all([
+    findLastCompared(pushes.find<Id>(older, { projection, hint })),
+    findLastCompared(batches.find<Id>(older, { projection, hint })),
+  ]);
+  const compared = lasts.toSorted().at(-1) ?? '';
+  const range = { firstToken: { $lte: token }, lastToken: { $gte: token } };
+  const filter = { app, ...range, _id: { $gte: compared, $lt: before } };
   const options = { projection, hint, batchSize: limit + 1 };
   const found = await Promise.all([
     pushes.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
     batches.find(filter, options).sort({ _id: -1 }).limit(limit).toArray(),
   ]);
   const ids = found.flat().map(({ _id }) => _id);
-  return ids.sort(newestFirst).slice(0, limit);
+  const newest = ids.sort(newestFirst).slice(0, limit);
+  const large = withoutCutPush(newest, limit);
+  if (newest.length === limit) return { large, end: lastPushOf(large) };
+  return { large, ...(compared !== '' && { end: compared }) };
+}
+
+/** Returns the push of the last batch that is compared; an empty text if that is the oldest one. */
+async function findLastCompared(older: FindCursor<Id>): Promise<string> {
+  const [last] = await older
+    .sort({ _id: -1 })
+    .skip(MAX_COMPARED_BATCHES - 1)
+    .limit(1)
+    .toArray();
+  return last === undefined ? '' : pushIdOfBatch(last._id);
 }
 
 /** Describes the pushes of those batches that hold the device. */

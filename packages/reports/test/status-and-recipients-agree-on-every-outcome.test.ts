@@ -1,6 +1,6 @@
 import { batchId, fallbackBatchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
-import { createBatch, createBatchDocument } from '@carillon/store/create-batches';
+import { createBatchDocument, createEmbeddedBatch } from '@carillon/store/create-batches';
 import { iterateBatches } from '@carillon/store/final-outcomes';
 import { describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
@@ -224,7 +224,7 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
     await deliver(store, push, { [first]: OUTCOMES.inbox, [second]: OUTCOMES.inbox });
     const [of = ''] = push.batchIds;
     const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
-    const work = createBatch('fcm', [first, second], 'closed', new Date());
+    const work = createEmbeddedBatch('fcm', [first, second], 'closed', new Date()).work;
     await database.batches.insertOne({
       ...{ _id: fallbackBatchId(of), push: push.id, app: APP, from: first, to: second },
       work: { ...work, fallback: true, outcomes },

@@ -13,25 +13,17 @@ import { batchEntries } from './notify-mark.ts';
 export const MAX_HASHED_RECIPIENTS = 20;
 
 /**
- * Creates a batch of at most {@link LIMITS.batchRecipients} recipients and sorts them: a recipient's index in the
- * sorted list is its position in outcomes and receipts.
+ * Creates the fields of a push that holds its only batch, of at most {@link LIMITS.batchRecipients} recipients. They are
+ * sorted: a recipient's index in the sorted list is its position in outcomes and receipts.
  */
-export function createBatch(
+export function createEmbeddedBatch(
   channel: Channel,
   tokens: readonly string[],
   state: BatchState,
   at: Date,
-): Batch {
-  return createSortedBatch(channel, [...tokens].sort(), state, at);
-}
-
-/** Creates the fields of a push that holds its only batch. */
-export function createEmbeddedBatch(
-  ...args: Parameters<typeof createBatch>
 ): Required<Pick<PushDocument, 'work'>> & DeviceKeys {
-  const [channel, tokens, ...rest] = args;
   const sorted = [...tokens].sort();
-  return { work: createSortedBatch(channel, sorted, ...rest), ...createDeviceKeys(sorted) };
+  return { work: createSortedBatch(channel, sorted, state, at), ...createDeviceKeys(sorted) };
 }
 
 function createDeviceKeys(sorted: readonly string[]): DeviceKeys {

@@ -44,8 +44,8 @@ const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as c
  * field for the order: with `_id` it takes four times as much, and a device has few pushes to sort.
  */
 export const DEVICE_INDEX = { tokenHashes: 1 } as const;
-/** Fields of the index that finds the larger batches of an app whose range of tokens includes a device. */
-export const TOKEN_RANGE_INDEX = { app: 1, firstToken: 1, lastToken: 1, _id: 1 } as const;
+/** Fields of the index that finds the larger batches of an app, by time, whose range of tokens includes a device. */
+export const TOKEN_RANGE_INDEX = { app: 1, _id: 1, firstToken: 1, lastToken: 1 } as const;
 
 /** Fields of the index on batches with failed recipients, for lists by time; it alone finds the batches that match. */
 export const FAILURES_BY_TIME_INDEX = {

@@ -4,7 +4,7 @@ import { FINAL_OUTCOMES, processCounts } from '@carillon/core/process-counts';
 import { describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
-import { createBatch } from '../src/create-batches.ts';
+import { createEmbeddedBatch } from '../src/create-batches.ts';
 import { type Crossing, useCrossings } from './crossings.ts';
 import {
   APP,
@@ -170,7 +170,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     const [first = '', second = '', third = ''] = push.tokens;
     await deliverToInboxes(store, push);
     await acknowledge(database, push, third);
-    const work = createBatch('fcm', [first, second], 'closed', new Date());
+    const work = createEmbeddedBatch('fcm', [first, second], 'closed', new Date()).work;
     const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
     await database.batches.insertOne({
       ...{ _id: fallbackBatchId(push.batchIds[0] ?? ''), push: push.id, app: APP },

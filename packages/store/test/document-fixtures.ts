@@ -2,7 +2,7 @@ import { batchId, fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
-import { createBatch } from '../src/create-batches.ts';
+import { createEmbeddedBatch } from '../src/create-batches.ts';
 import type { Batch, BatchDocument, PushDocument } from '../src/documents.ts';
 
 /* Documents for the cases of the store's functions, with the same ids each time. */
@@ -24,7 +24,7 @@ export function anHourAgo(): Date {
 
 /** Builds a due batch of three devices. */
 export function embeddedBatch(fields: Partial<Batch> = {}): Batch {
-  return { ...createBatch('mqtt', TOKENS, 'ready', anHourAgo()), ...fields };
+  return { ...createEmbeddedBatch('mqtt', TOKENS, 'ready', anHourAgo()).work, ...fields };
 }
 
 /** Builds a closed batch whose recipients all have an inbox row. */

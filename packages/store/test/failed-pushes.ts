@@ -1,7 +1,7 @@
 import { newPushId } from '@carillon/core/ids';
 import { failureCode, failureMask } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
-import { createBatch } from '../src/create-batches.ts';
+import { createEmbeddedBatch } from '../src/create-batches.ts';
 import type { PushDocument } from '../src/documents.ts';
 
 const FAILED = Uint8Array.of(failureCode('rejected-by-provider'));
@@ -21,7 +21,7 @@ export async function insertFailedPushes(
       ...{ expiresAt: sendUntil, sendUntil, data: '{}', devices: 1 },
       fan: { seq: 0, next: 0, done: true },
       work: {
-        ...createBatch('mqtt', [token], 'ready', at),
+        ...createEmbeddedBatch('mqtt', [token], 'ready', at).work,
         ...{ state: 'closed', outcomes: new Binary(FAILED), failedAt: at },
         failures: failureMask(FAILED),
       },

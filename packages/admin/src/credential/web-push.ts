@@ -1,7 +1,7 @@
 import { createECDH, timingSafeEqual } from 'node:crypto';
 import { providerSecret, type SecretOf } from '@carillon/core/channels';
 import { type SealingKeys, unseal } from '@carillon/core/sealing';
-import { findContactFault } from '@carillon/core/web-push-contact';
+import { chooseContact, findContactFault } from '@carillon/core/web-push-contact';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError, invalidCredential } from '../admin-error.ts';
@@ -38,7 +38,7 @@ interface KeyPair {
  * Sets an app's key pair for Web Push, or the contact of the existing pair. A subscription is bound to the public
  * key it was created with (RFC 8292, section 4), so an existing pair is replaced only on explicit request.
  *
- * @param replace replaces an existing pair: all browsers must subscribe again
+ * @param replace replaces an existing pair, but not its contact: all browsers must subscribe again
  * @throws AdminError APP_NOT_FOUND, INVALID_CREDENTIAL, KEY_PAIR_EXISTS, CONCURRENT_CHANGE
  */
 export async function saveWebPush(
@@ -50,7 +50,9 @@ export async function saveWebPush(
   await requireApp(store, app);
   const current = await store.credentials.find({ app, channel: CHANNEL });
   if (current === undefined || replace) {
-    return saveCredential(store, keys, { app, channel: CHANNEL }, verifyWebPush(options));
+    const contact = options.contact ?? chooseContact(current?.about.contact, undefined);
+    const verified = verifyWebPush({ ...options, ...(contact !== undefined && { contact }) });
+    return saveCredential(store, keys, { app, channel: CHANNEL }, verified);
   }
   requireSameKeyPair(current, options);
   if (options.contact === undefined) {
