@@ -29,6 +29,7 @@ describe('a device that connects again while its old connection is open', () => 
   test('loses the old connection, is online, and gets pushes on the new one only', async () => {
     const registered = await registerDevice(stack.dev);
     const old = await connect(registered);
+    await untilOnline(registered);
     const last = await connect(registered);
     await until(() => !old.connected);
     const push = await send(stack, registered.token);
@@ -53,9 +54,10 @@ describe('a device that connects again while its old connection is open', () => 
   test('keeps only its last connection of many, over all gateways', async () => {
     const registered = await registerDevice(stack.dev);
     let last = await connect(registered);
+    // A gateway announces a connection beside its CONNACK, so the next one must wait for that.
+    await untilOnline(registered);
     for (let n = 1; n < 12; n += 1) {
       last = await connect(registered);
-      // A gateway announces a connection beside its CONNACK, so the next one must wait for that.
       await until(() => connections.every((one) => one.connected === (one === last)));
     }
     const push = await send(stack, registered.token);
