@@ -162,7 +162,7 @@ test('of three pushes of a collapse key for one second, the last accepted is the
   const older = ofKeys.flatMap((pushes) => pushes.slice(0, -1));
   const newest = ofKeys.map((pushes) => pushes.at(-1)?.payload);
 
-  for (const push of older) await untilFinished(push);
+  for (const push of older) await untilNothingPending(push);
   await offline.connect();
   for (const device of [online, offline]) {
     const isLast = (payload: string | undefined) =>
@@ -187,6 +187,17 @@ test('of three pushes of a collapse key for one second, the last accepted is the
     }
   }
 });
+
+/** Waits until a push is pending for no device: it is in no batch and no inbox any more. */
+function untilNothingPending({ id }: { id: string }): Promise<true> {
+  return until(
+    async () => {
+      const { outcomes } = (await fixture.store.deliveryStatus.statusOfPush(id)) ?? {};
+      return outcomes !== undefined && (outcomes.pending ?? 0) + (outcomes.inbox ?? 0) === 0;
+    },
+    { what: `no recipient of ${id} is pending` },
+  );
+}
 
 /** Waits until a push has ended and all its recipients are counted. Returns the counts. */
 function untilFinished({ id }: { id: string }): Promise<Record<string, number>> {
