@@ -403,8 +403,9 @@ describe('devices that do not read', () => {
       for (const token of tokens) if (await bench.isOnline(token)) await dispatchTo(token, LARGE);
       return (await countOnline(tokens)) === 0;
     });
-    expect(await dispatchTo(otherAppDevice.token, SMALL, 30_000)).toBe('acknowledged');
-    await until(async () => (await dispatchTo(sameAppDevice.token)) === 'acknowledged');
+    // A gateway that has just lost Redis on a busy machine does not know its time, and writes nothing.
+    for (const { token } of [otherAppDevice, sameAppDevice])
+      await until(async () => (await dispatchTo(token, SMALL, 30_000)) === 'acknowledged');
   });
 
   async function startWithFrozen(count: number, maxWaitingBytes: number): Promise<string[]> {
