@@ -82,7 +82,10 @@ const { ports } = await listen(
     proxyDetector: NO_PROXY_DETECTOR,
     authKeys: AUTH_KEYS,
     iosApps: { record: () => undefined },
-    devices: { findForConnect: async () => ({ app: 'one', platform: 'electron' }) },
+    devices: {
+      findForConnect: async () => ({ app: 'one', platform: 'electron' }),
+      markConnected: async () => undefined,
+    },
   },
 );
 

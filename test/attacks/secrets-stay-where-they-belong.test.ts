@@ -79,7 +79,7 @@ beforeAll(async () => {
   if ('nodes' in redis) throw new Error('a cluster is not monitored');
   monitor = await redis.monitor();
   monitor.on('monitor', (_time: string, args: string[]) => commands.push(args.join(' ')));
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcm: 0 });
   connected = await newMqttDevice(tenant.dev);
   await connected.connect();
   webhook = await addReceiver(tenant, WEBHOOK_PATH);

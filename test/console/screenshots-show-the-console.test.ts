@@ -80,7 +80,7 @@ async function sendToEachChannel({
     await sandbox.script('apns', iphone.address, [{ as: refusal }]);
     phones.push(iphone);
   }
-  await store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  await store.apps.updateSettings(tenant.app, { fcm: 0 });
   const tokens = [token, ...phones.map((phone) => phone.token)];
   const push = await send(tenant, tokens);
   for (const one of tokens) await untilFinal(store, push, one);

@@ -39,7 +39,7 @@ let jobs: JobQueues;
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 2, schedulers: 2 });
   tenant = await fixture.tenant();
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  await fixture.store.apps.updateSettings(tenant.app, { fcm: 0 });
   mongo = await openMongo(tenant.dev);
   const stack = { home: fixture.stack.home, dev: tenant.dev };
   pool = await createDevicePool(stack, mongo, POOL_SIZE);

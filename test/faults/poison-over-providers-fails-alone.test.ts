@@ -58,7 +58,7 @@ let mongo: TestMongo;
 let others: ServiceProcess[] = [];
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 0 });
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcm: 0 });
   mongo = await openMongo(tenant.dev);
 });
 afterEach(async () => {

@@ -38,7 +38,7 @@ let pushes: Collection<{ _id: string }>;
 let worker: ServiceProcess | undefined;
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 0 });
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcm: 0 });
   mongo = await openMongo(tenant.dev);
   pushes = mongo.db.collection('pushes');
 });

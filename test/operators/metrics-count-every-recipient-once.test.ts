@@ -35,7 +35,7 @@ const secrets: string[] = [];
 const pushes: Sent[] = [];
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 2 });
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcm: 0 });
   fleet = createFleet(() => tenant.dev);
   secrets.push(tenant.app, tenant.apiKey, tenant.keyId, tenant.account);
 });

@@ -95,7 +95,7 @@ test(
 
 async function expectFewRequests(channel: (typeof CHANNELS)[number]): Promise<void> {
   const { sandbox, store } = fixture;
-  const tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  const tenant = await fixture.tenant({ fcm: 0 });
   const { tokens, addresses } = await registerFor(channel, tenant, sandbox, REVOKED);
   const [first = '', ...others] = tokens;
   await untilAccepted(fixture, await send(tenant, first), addresses.slice(0, 1));

@@ -43,7 +43,7 @@ let fixture: ProviderFixture;
 let tenant: TestTenant;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcm: 0 });
 });
 afterEach(() => fixture?.sandbox.reset());
 afterAll(() => fixture?.close());

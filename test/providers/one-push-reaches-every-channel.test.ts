@@ -23,7 +23,7 @@ let tenant: TestTenant;
 let begun: Record<'lateReceipt' | 'noReceipt', Promise<void>>;
 beforeAll(async () => {
   fixture = await useSharedProviders();
-  tenant = await fixture.tenant({ fcmFallbackSeconds: FALLBACK_SECONDS });
+  tenant = await fixture.tenant({ fcm: FALLBACK_SECONDS });
   begun = { lateReceipt: acknowledgeAfterFcm(), noReceipt: expireAfterFcm() };
   // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);

@@ -236,7 +236,7 @@ test('the receipt of a device that was offline is in the times of its push', asy
 
 test('a recipient with a fallback to FCM is listed once, with both attempts', async () => {
   // An app of its own: workers keep the settings of an app that they have sent for.
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 1 });
+  tenant = await fixture.tenant({ fcm: 1 });
   const { token } = await registerAndroid(tenant.dev);
   const push = await send(tenant, token, { time_to_live: 6 });
   const channelsTried = async () =>

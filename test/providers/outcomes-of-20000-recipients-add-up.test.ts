@@ -57,7 +57,7 @@ const pushes: SentPush[] = [];
 let webhook: WebhookReceiver;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 1 });
+  tenant = await fixture.tenant({ fcm: 1 });
   webhook = await addReceiver(tenant);
   mongo = await openMongo(tenant.dev);
   const stack = { home: fixture.stack.home, dev: tenant.dev };

@@ -48,7 +48,7 @@ beforeAll(async () => {
     { app: other.app, channel: 'apns' },
     createApnsSecret(await second.credentials()),
   );
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  await fixture.store.apps.updateSettings(tenant.app, { fcm: 0 });
   connected = await newMqttDevice(tenant.dev);
   await connected.connect();
   androids = await registerAndroids(tenant, ANDROIDS);

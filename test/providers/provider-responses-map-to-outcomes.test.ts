@@ -24,7 +24,7 @@ let tenant: TestTenant;
 beforeAll(async () => {
   fixture = await useSharedProviders();
   // At once: only devices over FCM are tested here.
-  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcm: 0 });
 });
 afterAll(() => fixture?.close());
 

@@ -34,7 +34,7 @@ beforeAll(async () => {
   start = testHome.start();
   dev = await start.ready();
   pushService = await startOwnSandbox({ filesOf: join(testHome.home, 'sandbox'), webPush });
-  await withStore({ dev }, ({ apps }) => apps.updateSettings(dev.app, { fcmFallbackSeconds: 0 }));
+  await withStore({ dev }, ({ apps }) => apps.updateSettings(dev.app, { fcm: 0 }));
   devices = [
     await registerIphone(dev),
     await registerAndroid(dev),

@@ -157,7 +157,7 @@ async function registerDevices(
   { connected, ofProvider }: SwarmSize,
 ): Promise<Devices> {
   const { app, mqtt: url } = tenant.dev;
-  await system.store.apps.updateSettings(app, { fcmFallbackSeconds: 1 });
+  await system.store.apps.updateSettings(app, { fcm: 1 });
   const mqtt: MqttDevice[] = [];
   const addresses: Devices['addresses'] = new Map();
   for (let n = 0; n < connected; n += 1) mqtt.push(await newMqttDevice(tenant.dev));

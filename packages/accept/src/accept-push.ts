@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import { collapseHash, joinTokens } from '@carillon/core/batch';
-import { type Channel, channelFor, type Platform } from '@carillon/core/channels';
+import { type Channel, channelFor, wayOf } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
 import { canonicalizeJson } from '@carillon/core/json-text';
@@ -30,8 +30,8 @@ interface Audience {
   topics: string[];
   /** `info.devices`. */
   devices: number;
-  /** Platforms of the recipients, those of topics included. */
-  platforms: ReadonlySet<Platform>;
+  /** Channels of the recipients; of those that the fan-out resolves, the channels of their platforms. */
+  channels: ReadonlySet<Channel>;
 }
 
 /** Collections that accepting a push reads and writes. */
@@ -50,6 +50,8 @@ interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
+  /** The app uses FCM for Android. */
+  usesFcm?: boolean;
   /** Push services may refuse the app's signatures: a sender to browsers is warned. */
   lacksWebPushContact?: boolean;
   /** Is called before anything is stored; throws if no client waits for the result any more. */
@@ -135,13 +137,13 @@ export async function acceptPush(
   producers: Producers,
   app: string,
   request: PushRequest,
-  { idempotency, trace, lacksWebPushContact = false, beforeStore }: PushOrigin = {},
+  origin: PushOrigin = {},
 ): Promise<AcceptedPush> {
-  const audience = await resolveAudience(store, app, request);
+  const { idempotency, trace, usesFcm = false, lacksWebPushContact = false, beforeStore } = origin;
+  const audience = await resolveAudience(store, app, request, usesFcm);
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
-  if (audience.platforms.has('ios') && !(await store.credentials.has(app, 'apns')))
-    throw new ApiError('NO_APNS_AUTH');
-  const isWarned = lacksWebPushContact && audience.platforms.has('web');
+  await requireAppleCredential(store, app, audience);
+  const isWarned = lacksWebPushContact && audience.channels.has('web-push');
   const isKnown = createTokenCheck(request, audience.recipients);
   const failed = request.tokens.filter((token) => !isKnown(token));
   const push = buildPush(app, request, audience.devices, store.clock.now());
@@ -158,7 +160,7 @@ export async function acceptPush(
   }
   const existing = await storeUnderFreeId(store, push, () => {
     beforeStore?.();
-    return storePush(store, push, audience, request.channel);
+    return storePush(store, push, audience, (one) => request.channel ?? wayOf(one, usesFcm));
   });
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
@@ -166,6 +168,18 @@ export async function acceptPush(
   if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
   else void enqueuePush(producers, push);
   return createResponse(push, failed, isWarned);
+}
+
+/** @throws ApiError NO_APNS_AUTH if a recipient goes through APNs, and the app has no credential for it */
+async function requireAppleCredential(
+  { credentials }: Pick<Store, 'credentials'>,
+  app: string,
+  { channels, topics }: Audience,
+): Promise<void> {
+  if (!channels.has('apns') || (await credentials.has(app, 'apns'))) return;
+  // The fan-out finds the ways of a topic's subscribers: those on iOS may go by FCM.
+  if (topics.length > 0 && (await credentials.has(app, 'fcm'))) return;
+  throw new ApiError('NO_APNS_AUTH');
 }
 
 /** Creates the check whether a token of the request is a recipient's. */
@@ -214,16 +228,18 @@ async function resolveAudience(
   store: AudienceStore,
   app: string,
   request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
+  usesFcm: boolean,
 ): Promise<Audience> {
   const tokenRecipients = await findTokenRecipients(store, app, request.tokens);
-  if (request.topics.length === 0) return createResolvedAudience(tokenRecipients);
+  if (request.topics.length === 0) return createResolvedAudience(tokenRecipients, usesFcm);
   const counters = await store.topics.findCounters(app, request.topics);
   const getSubscriberCount = (topic: string) => counters.get(topic)?.subscribers ?? 0;
   const topics = request.topics.filter((topic) => getSubscriberCount(topic) > 0);
   const subscriberCount = topics.reduce((sum, topic) => sum + getSubscriberCount(topic), 0);
   const isScheduled = request.dueAtMs !== undefined;
   if (subscriberCount <= MAX_RESOLVED_SUBSCRIBERS && !isScheduled) {
-    return createResolvedAudience(await mergeSubscribers(store, app, tokenRecipients, topics));
+    const merged = await mergeSubscribers(store, app, tokenRecipients, topics);
+    return createResolvedAudience(await store.devices.addWays(app, merged, usesFcm), usesFcm);
   }
   const total = tokenRecipients.length + subscriberCount;
   const isEstimate =
@@ -235,26 +251,26 @@ async function resolveAudience(
     devices: isEstimate
       ? total
       : (await mergeSubscribers(store, app, tokenRecipients, topics)).length,
-    platforms: new Set([
-      ...platformsOf(tokenRecipients),
-      ...topics.flatMap((topic) => counters.get(topic)?.platforms ?? []),
+    channels: new Set([
+      ...channelsOf(tokenRecipients, usesFcm),
+      ...topics.flatMap((topic) => counters.get(topic)?.platforms ?? []).map(channelFor),
     ]),
   };
 }
 
-function createResolvedAudience(recipients: Recipient[]): Audience {
+function createResolvedAudience(recipients: Recipient[], usesFcm: boolean): Audience {
   return {
     recipients,
     topics: [],
     devices: recipients.length,
-    platforms: platformsOf(recipients),
+    channels: channelsOf(recipients, usesFcm),
   };
 }
 
-function platformsOf(recipients: readonly Recipient[]): Set<Platform> {
-  const platforms = new Set<Platform>();
-  for (const { platform } of recipients) platforms.add(platform);
-  return platforms;
+function channelsOf(recipients: readonly Recipient[], usesFcm: boolean): Set<Channel> {
+  const channels = new Set<Channel>();
+  for (const recipient of recipients) channels.add(wayOf(recipient, usesFcm));
+  return channels;
 }
 
 async function findTokenRecipients(
@@ -277,9 +293,10 @@ async function mergeSubscribers(
 ): Promise<Recipient[]> {
   const byToken = new Map(tokenRecipients.map((recipient) => [recipient.token, recipient]));
   for (const topic of topics) {
-    for await (const recipient of subscriptions.stream(app, topic, '')) {
+    for await (const subscriber of subscriptions.stream(app, topic, '')) {
       if (byToken.size > MAX_EXACT_COUNT + LIMITS.tokensPerPush) break;
-      byToken.set(recipient.token, recipient);
+      // A recipient that the request names has its way already.
+      if (!byToken.has(subscriber.token)) byToken.set(subscriber.token, subscriber);
     }
   }
   return [...byToken.values()];
@@ -309,10 +326,10 @@ function storePush(
   store: AcceptPushStore,
   push: PushDocument,
   audience: Audience,
-  onlyChannel: Channel | undefined,
+  chooseChannel: (recipient: Recipient) => Channel,
 ): Promise<PushDocument | undefined> {
   failpoint('accept');
-  const tokensByChannel = groupByChannel(audience.recipients, onlyChannel);
+  const tokensByChannel = groupByChannel(audience.recipients, chooseChannel);
   const [onlyGroup] = tokensByChannel;
   const fitsOneBatch =
     tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
@@ -344,11 +361,12 @@ async function scheduleDueCheck(
 
 function groupByChannel(
   recipients: readonly Recipient[],
-  onlyChannel: Channel | undefined,
+  chooseChannel: (recipient: Recipient) => Channel,
 ): Map<Channel, string[]> {
   const groups = new Map<Channel, string[]>();
-  for (const { token, platform } of recipients) {
-    const channel = onlyChannel ?? channelFor(platform);
+  for (const recipient of recipients) {
+    const { token } = recipient;
+    const channel = chooseChannel(recipient);
     const group = groups.get(channel);
     if (group === undefined) groups.set(channel, [token]);
     else group.push(token);

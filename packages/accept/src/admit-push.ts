@@ -2,6 +2,8 @@ import { ApiError } from '@carillon/core/api-error';
 import type { RateCounter } from '@carillon/presence/rate-counter';
 import { countRequest } from '@carillon/presence/request-limit';
 import type { Producers } from '@carillon/queue/producers';
+import { usesFcmForAndroid } from '@carillon/store/apps';
+import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { type AcceptPushStore, acceptPush, type Idempotency } from './accept-push.ts';
 import type { PushRequest } from './parse-push.ts';
@@ -20,10 +22,10 @@ export function createAccept(
   rateCounter: RateCounter,
 ): Accept {
   return async (app, request, idempotency) => {
-    await admitPush(store, rateCounter, app);
+    const usesFcm = usesFcmForAndroid(await admitPush(store, rateCounter, app));
     // Read when a push needs them: the console does not refresh them, and without viewers reads nothing.
     await store.knownWebhooks.refreshIfStale();
-    return acceptPush(store, producers, app, request, { idempotency });
+    return acceptPush(store, producers, app, request, { idempotency, usesFcm });
   };
 }
 
@@ -31,18 +33,19 @@ export function createAccept(
  * Checks that an app may send a push now, and counts it as a request of its account, in the same minute as those of the
  * HTTP API.
  *
+ * @returns the app
  * @throws ApiError ACCOUNT_SUSPENDED, RATE_LIMIT_EXCEEDED
  */
 async function admitPush(
   { apps, accounts }: Pick<Store, 'apps' | 'accounts'>,
   rateCounter: RateCounter,
   app: string,
-): Promise<void> {
-  const id = (await apps.find(app))?.account;
-  const account = id === undefined ? undefined : await accounts.find(id);
-  if (account === undefined) return;
+): Promise<AppDocument | undefined> {
+  const found = await apps.find(app);
+  const account = found === undefined ? undefined : await accounts.find(found.account);
+  if (account === undefined) return found;
   if (account.suspendedAt !== undefined) throw new ApiError('ACCOUNT_SUSPENDED');
   const status = await countRequest(rateCounter, account);
-  if (status === undefined || status.remaining >= 0) return;
+  if (status === undefined || status.remaining >= 0) return found;
   throw new ApiError('RATE_LIMIT_EXCEEDED', undefined, status.resetSeconds);
 }

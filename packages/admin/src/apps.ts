@@ -84,8 +84,10 @@ function toAppView(app: AppDocument) {
       app.registrationsPerHour === undefined
         ? LIMITS.registrationsPerAppHour
         : app.registrationsPerHour,
-    /** Seconds until a push that is not acknowledged over MQTT is sent over FCM. */
-    fcmFallback: app.fcmFallbackSeconds ?? ('off' as const),
+    /** Seconds until a push that is not acknowledged over MQTT is sent over FCM; `first` means at once, and instead. */
+    fcmFallback: app.fcm ?? ('off' as const),
+    /** Messages of FCM show `title` and `message` of the payload as a notification. */
+    fcmNotification: app.fcmNotification ?? false,
     bundleIds: app.bundleIds ?? [],
     webHosts: app.webHosts ?? [],
     createdAt: app.createdAt.toISOString(),

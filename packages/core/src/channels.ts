@@ -76,6 +76,32 @@ export function channelFor(platform: Platform): Channel {
   return channel;
 }
 
+/**
+ * What a device's history says about its way, beside its platform: `fcm` for one that has an FCM token and has never
+ * connected over MQTT since it registered, or whose token is of an iOS app; `mqtt` for an Android device that has connected.
+ */
+export const WAYS = ['fcm', 'mqtt'] as const;
+export type Way = (typeof WAYS)[number];
+
+/**
+ * Returns the channel by which a device gets its pushes.
+ *
+ * @param usesFcm whether the device's app uses FCM for Android
+ * @throws Error when the device was registered by a newer release than this process
+ */
+export function wayOf(
+  { platform, way }: { platform: Platform; way?: Way | undefined },
+  usesFcm: boolean,
+): Channel {
+  const isByFcm = way === 'fcm' && (usesFcm || platform !== 'android');
+  return isByFcm ? 'fcm' : channelFor(platform);
+}
+
+/** Checks whether devices of a platform may have another way than their platform's. */
+export function mayGoByFcm(platform: string, usesFcm: boolean): boolean {
+  return platform === 'ios' || (platform === 'android' && usesFcm);
+}
+
 /** Returns the channel's offset among the batch numbers of a page. */
 export function channelNumber(channel: Channel): number {
   const number = NUMBERS.get(channel);

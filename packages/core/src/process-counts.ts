@@ -19,6 +19,7 @@ export type BatchedOperation =
   | 'enqueue-completion-check'
   | 'enqueue-push'
   | 'find-connecting-device'
+  | 'mark-connected'
   | 'find-deleted-devices'
   | 'find-device'
   | 'find-gateway'

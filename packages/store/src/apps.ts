@@ -11,10 +11,16 @@ export type AppSettings = Pick<
   | 'dataString'
   | 'registrationClosed'
   | 'registrationsPerHour'
-  | 'fcmFallbackSeconds'
+  | 'fcm'
+  | 'fcmNotification'
   | 'bundleIds'
   | 'webHosts'
 >;
+
+/** Checks whether an app uses FCM for Android devices. */
+export function usesFcmForAndroid(app: Pick<AppDocument, 'fcm'> | undefined): boolean {
+  return app?.fcm !== undefined && app.fcm !== null;
+}
 
 /** Apps: the tenants. */
 export function createApps(db: Db, clock: Clock) {

@@ -97,6 +97,7 @@ export function createDeletedDevices(
         buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), [
           'provider',
           'authDigest',
+          'way',
         ]),
       );
       return modifiedCount === 1;

@@ -9,7 +9,7 @@ import { buildDeviceMark } from './notify-mark.ts';
  */
 export function buildDeletion(
   reported: readonly string[],
-  removed: readonly ('provider' | 'authDigest')[],
+  removed: readonly ('provider' | 'authDigest' | 'way')[],
 ): Document[] {
   const deleted = { deletedAt: '$$NOW', leaving: true };
   const notify = reported.length > 0 && { notify: buildDeviceMark(reported, 'deleted') };

@@ -1,13 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
-import type { Platform, ProviderAddress } from '@carillon/core/channels';
+import type { Platform, ProviderAddress, Way } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newDeviceToken } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Collection, Db, UpdateFilter } from 'mongodb';
+import type { Collection, Db, Document } from 'mongodb';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import { buildDeletion } from './device-deletion.ts';
+import { buildNextWay, createDeviceWays, firstWay } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
@@ -18,15 +19,26 @@ import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
 export interface Recipient {
   token: string;
   platform: Platform;
+  /** Absent: the way of the platform. */
+  way?: Way;
 }
 
 /** The fields of a device that a connect needs. */
 export type ConnectingDevice = Pick<
   DeviceDocument,
-  'app' | 'platform' | 'deletedAt' | 'authDigest'
+  'app' | 'platform' | 'way' | 'uninstalled' | 'deletedAt' | 'authDigest'
 >;
 
-type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'>;
+const CONNECT_FIELDS = {
+  app: 1,
+  platform: 1,
+  way: 1,
+  uninstalled: 1,
+  deletedAt: 1,
+  authDigest: 1,
+} as const;
+
+type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'way' | 'deletedAt'>;
 
 /** Maximum queries in flight. More would hold more of a large audience in memory at once. */
 const QUERIES_IN_FLIGHT = 4;
@@ -75,6 +87,7 @@ export function createDevices(
   const tables = { devices, knownWebhooks };
   return {
     ...createRecipientLookups(devices),
+    ...createDeviceWays(devices),
     ...createDeviceReads(devices),
     ...createRegistration(tables, clock),
     ...createFlags(tables, clock),
@@ -82,6 +95,10 @@ export function createDevices(
 }
 
 type Devices = Collection<DeviceDocument>;
+
+function toRecipient({ _id: token, platform, way }: FoundDevice): Recipient {
+  return { token, platform, ...(way !== undefined && { way }) };
+}
 
 /** Lookups on the way of a push and of a connect; those of the same moment share a query. */
 function createRecipientLookups(devices: Devices) {
@@ -93,7 +110,7 @@ function createRecipientLookups(devices: Devices) {
           ? { _id: tokens[0] ?? '' }
           : { _id: { $in: tokens }, app: { $in: apps } },
         // All in one batch of the cursor: the default of 101 would cost a second round trip.
-        { projection: { app: 1, platform: 1, deletedAt: 1 }, batchSize: tokens.length + 1 },
+        { projection: { app: 1, platform: 1, way: 1, deletedAt: 1 }, batchSize: tokens.length + 1 },
       )
       .toArray();
 
@@ -112,19 +129,20 @@ function createRecipientLookups(devices: Devices) {
   );
 
   /**
-   * The server groups by platform: a thousand tokens in an array cost a third of a thousand documents. `$firstN` gives the
-   * array that `$push` would: MongoDB runs `$push` in its slot-based engine, which takes a third more CPU for this query.
+   * The server groups by platform and way: a thousand tokens in an array cost a third of a thousand documents. `$firstN`
+   * gives the array that `$push` would: MongoDB runs `$push` in its slot-based engine, which takes a third more CPU for
+   * this query.
    */
   async function findPage(app: string, tokens: readonly string[]): Promise<Recipient[]> {
     const all = { n: tokens.length, input: '$_id' };
     const groups = await devices
-      .aggregate<{ _id: Platform; tokens: string[] }>([
+      .aggregate<{ _id: Omit<Recipient, 'token'>; tokens: string[] }>([
         { $match: { _id: { $in: tokens }, app, deletedAt: { $exists: false } } },
-        { $group: { _id: '$platform', tokens: { $firstN: all } } },
+        { $group: { _id: { platform: '$platform', way: '$way' }, tokens: { $firstN: all } } },
       ])
       .toArray();
-    return groups.flatMap(({ _id: platform, tokens: platformTokens }) =>
-      platformTokens.map((token) => ({ token, platform })),
+    return groups.flatMap(({ _id: kind, tokens: tokensOfKind }) =>
+      tokensOfKind.map((token) => ({ token, ...kind })),
     );
   }
 
@@ -145,9 +163,11 @@ function createRecipientLookups(devices: Devices) {
   const findForConnect = createBatcher<string, ConnectingDevice | undefined>(
     'find-connecting-device',
     async (tokens) => {
-      const projection = { app: 1, platform: 1, deletedAt: 1, authDigest: 1 };
       const found = await devices
-        .find({ _id: { $in: tokens } }, { projection, batchSize: tokens.length + 1 })
+        .find(
+          { _id: { $in: tokens } },
+          { projection: CONNECT_FIELDS, batchSize: tokens.length + 1 },
+        )
         .toArray();
       const byToken = new Map(found.map((device) => [device._id, device]));
       return tokens.map((token) => byToken.get(token));
@@ -159,8 +179,9 @@ function createRecipientLookups(devices: Devices) {
     /** Finds one device of an app; undefined when it is absent, deleted or another app's. */
     async findRecipient(app: string, token: string): Promise<Recipient | undefined> {
       const device = await findBatched({ app, token });
-      if (device === undefined || device.deletedAt !== undefined) return undefined;
-      return { token, platform: device.platform };
+      return device === undefined || device.deletedAt !== undefined
+        ? undefined
+        : toRecipient(device);
     },
     /** Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out. */
     findRecipients: findRecipientsByToken,
@@ -262,6 +283,7 @@ function createRegistration(tables: DeviceTables, clock: Clock) {
       const device = {
         ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
         ...(address && { provider: { ...address, since: now } }),
+        ...firstWay(address),
         ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
       };
       const claim = { app, token: _id, address: address?.address };
@@ -289,12 +311,11 @@ function createRegistration(tables: DeviceTables, clock: Clock) {
   };
 }
 
-function buildAddressUpdate(
-  address: ProviderAddress | undefined,
-  since: Date,
-): UpdateFilter<DeviceDocument> {
-  if (address === undefined) return { $unset: { provider: true } };
-  return { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
+function buildAddressUpdate(address: ProviderAddress | undefined, since: Date): Document[] {
+  const way = buildNextWay(address);
+  if (address === undefined) return [{ $set: { provider: '$$REMOVE', way } }];
+  const provider = { $literal: { ...address, since } };
+  return [{ $set: { provider, way, uninstalled: '$$REMOVE' } }];
 }
 
 /** A device that gets a provider address. */
@@ -356,7 +377,7 @@ async function deleteHolder(
 ): Promise<boolean> {
   const { modifiedCount } = await devices.updateOne(
     { _id, 'provider.address': provider.address, 'provider.since': provider.since },
-    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), ['provider']),
+    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), ['provider', 'way']),
   );
   return modifiedCount === 1;
 }

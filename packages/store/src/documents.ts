@@ -1,6 +1,7 @@
 import type { BatchState, PushState } from '@carillon/core/batch';
-import type { Channel, Platform, ProviderAddress } from '@carillon/core/channels';
+import type { Channel, Platform, ProviderAddress, Way } from '@carillon/core/channels';
 import type { AppleEnvironment } from '@carillon/core/channels/apns';
+import type { FcmUse } from '@carillon/core/channels/fcm';
 import type { Failure, OutcomeCounts, OutcomeName } from '@carillon/core/outcomes';
 import type { ProxyWarning } from '@carillon/core/proxy-warnings';
 import type { PushOptions } from '@carillon/core/push-options';
@@ -33,10 +34,10 @@ export interface AppDocument {
   registrationClosed?: boolean;
   /** New devices an hour instead of the default limit; null means unlimited. */
   registrationsPerHour?: number | null;
-  /**
-   * Seconds after which Android devices that haven't acknowledged get the push over FCM; null or absent means never.
-   */
-  fcmFallbackSeconds?: number | null;
+  /** Use of FCM for Android devices; null or absent means none. */
+  fcm?: FcmUse | null;
+  /** Messages of FCM show `title` and `message` of the payload as a notification. */
+  fcmNotification?: boolean;
   /** Bundle ids that iOS apps may register with instead of the app id. */
   bundleIds?: string[];
   /** Host names that sites may register with instead of the app id. */
@@ -90,6 +91,8 @@ export interface DeviceDocument {
    * since.
    */
   provider?: ProviderAddress & { since: Date };
+  /** Absent: the way of the platform. */
+  way?: Way;
   uninstalled?: boolean;
   unsubscribed?: boolean;
   registeredAt: Date;
@@ -313,6 +316,8 @@ export interface FanOutProgress {
   /** The current page of the topics' subscribers: the tokens after `from` up to `to`. */
   from?: string;
   to?: string;
+  /** Those of the page that go by FCM, joined by core/batch; absent if none does. */
+  byFcm?: string;
   /** Steps so far; part of the job ids. */
   seq: number;
   /** Number of the next page's first batch. */

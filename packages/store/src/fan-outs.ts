@@ -64,18 +64,25 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
 
     /**
      * Saves the range of a page of the topics' subscribers: the tokens after `from` up to `to`, whose batches are
-     * numbered from `next`. Call it before the batches are inserted: a page that is repeated then covers the same range
-     * with the same batches.
+     * numbered from `next`, and those of them that go by FCM. Call it before the batches are inserted: a page that is
+     * repeated then covers the same range with the same batches, though a device may have changed its way meanwhile.
      *
      * @returns false if the claim was lost or the push has ended: nothing is added to it any more
      */
     async beginPage(
       { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,
-      page: { from: string; to: string; next: number },
+      page: { from: string; to: string; next: number; byFcm?: string },
     ): Promise<boolean> {
       const { matchedCount } = await pushes.updateOne(
         { _id: push._id, state: 'open', 'fan.claim': claim },
-        { $set: { 'fan.from': page.from, 'fan.to': page.to, 'fan.next': page.next } },
+        {
+          $set: {
+            'fan.from': page.from,
+            'fan.to': page.to,
+            'fan.next': page.next,
+            ...(page.byFcm !== undefined && { 'fan.byFcm': page.byFcm }),
+          },
+        },
       );
       return matchedCount === 1;
     },
@@ -101,7 +108,10 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
       };
       const { matchedCount } = await pushes.updateOne(
         { _id: push._id, state: 'open', 'fan.claim': claim },
-        [{ $set: fields }, { $unset: ['fan.claim', ...(result.cursor ? ['fan.to'] : [])] }],
+        [
+          { $set: fields },
+          { $unset: ['fan.claim', ...(result.cursor ? ['fan.to', 'fan.byFcm'] : [])] },
+        ],
       );
       return matchedCount === 1;
     },

@@ -3,6 +3,7 @@ import { newClaimId, newDeviceToken } from '@carillon/core/ids';
 import type { Collection, Db } from 'mongodb';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
+import { firstWay } from './device-ways.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
 import { newDeviceEntries } from './notify-mark.ts';
 import { CLEAR_MARK, insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
@@ -53,6 +54,7 @@ export function createImports(db: Db, clock: Clock) {
       app,
       ...fields,
       ...(provider && { provider: { ...provider, since: provider.since ?? registered } }),
+      ...firstWay(provider),
       registeredAt: registered,
       lastActiveAt: lastActiveAt ?? registered,
     };

@@ -84,7 +84,8 @@ interface SettingOptions {
   dataString?: 'on' | 'off';
   registration?: 'open' | 'closed';
   registrationsPerHour?: number | 'unlimited';
-  fcmFallback?: number | 'off';
+  fcmFallback?: number | 'first' | 'off';
+  fcmNotification?: 'on' | 'off';
   /** False removes all. */
   bundleId?: string[] | false;
   webHost?: string[] | false;
@@ -116,8 +117,14 @@ function addSettingOptions(command: Command): Command {
     )
     .option(
       '--fcm-fallback <time>',
-      'time until a push that an Android device has not acknowledged is also sent over FCM (30, 30s, 5m), or off',
+      'time until a push that an Android device has not acknowledged is also sent over FCM (30, 30s, 5m), first (FCM at once, and its acceptance ends the push), or off',
       parseFcmFallback,
+    )
+    .addOption(
+      new Option(
+        '--fcm-notification <switch>',
+        'whether messages of FCM show title and message of the payload as a notification',
+      ).choices(['on', 'off']),
     )
     .option(
       '--bundle-id <ids>',
@@ -133,8 +140,9 @@ function addSettingOptions(command: Command): Command {
     .option('--no-web-host', 'remove all host names');
 }
 
-function parseFcmFallback(text: string): number | 'off' {
-  return text === 'off' ? text : createSecondsParser(MAX_FALLBACK_SECONDS)(text);
+function parseFcmFallback(text: string): number | 'first' | 'off' {
+  if (text === 'off' || text === 'first') return text;
+  return createSecondsParser(MAX_FALLBACK_SECONDS)(text);
 }
 
 function parseRegistrationsPerHour(text: string): number | 'unlimited' {
@@ -147,7 +155,7 @@ function parseRegistrationsPerHour(text: string): number | 'unlimited' {
 }
 
 function toAppSettings(options: SettingOptions): AppSettings {
-  const { payloadLimit, dataString, registration, fcmFallback } = options;
+  const { payloadLimit, dataString, registration, fcmFallback, fcmNotification } = options;
   const { registrationsPerHour: perHour, bundleId: bundleIds, webHost: webHosts } = options;
   return {
     ...(payloadLimit !== undefined && { payloadLimit }),
@@ -156,12 +164,16 @@ function toAppSettings(options: SettingOptions): AppSettings {
     ...(perHour !== undefined && {
       registrationsPerHour: perHour === 'unlimited' ? null : perHour,
     }),
-    ...(fcmFallback !== undefined && {
-      fcmFallbackSeconds: fcmFallback === 'off' ? null : fcmFallback,
-    }),
+    ...(fcmFallback !== undefined && { fcm: fcmFallback === 'off' ? null : fcmFallback }),
+    ...(fcmNotification !== undefined && { fcmNotification: fcmNotification === 'on' }),
     ...(bundleIds !== undefined && { bundleIds: bundleIds || [] }),
     ...(webHosts !== undefined && { webHosts: webHosts || [] }),
   };
+}
+
+function describeFcm(use: AppView['fcmFallback']): string {
+  if (typeof use === 'string') return use;
+  return `as the fallback after ${use} s`;
 }
 
 function formatApp(view: AppView): string[] {
@@ -170,7 +182,7 @@ function formatApp(view: AppView): string[] {
     `App ${view.id} (${view.name}) of account ${view.account}, created ${view.createdAt}.`,
     `Payload limit: ${view.payloadLimit} characters; data as a JSON string: ${view.dataString ? 'on' : 'off'}.`,
     `Registration: ${view.registration}, ${view.registrationsPerHour ?? 'unlimited'} per hour.`,
-    `Fallback over FCM: ${view.fcmFallback === 'off' ? 'off' : `after ${view.fcmFallback} s`}.`,
+    `FCM for Android: ${describeFcm(view.fcmFallback)}; notifications over FCM: ${view.fcmNotification ? 'on' : 'off'}.`,
     ...(names.length === 0 ? [] : [`Bundle ids and host names: ${names.join(', ')}.`]),
   ];
 }

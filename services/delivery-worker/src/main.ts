@@ -132,11 +132,12 @@ async function createProcessors(
   delivery: DeliveryResources,
   rateCounter: RateCounter,
 ): Promise<Processors> {
-  const { store, producers, tracer, retentionMs, isStopping, onError } = delivery;
+  const { store, producers, getAppSettings, tracer, retentionMs, isStopping, onError } = delivery;
   const reportToWebhook = await context.waitFor('MongoDB', () =>
     openWebhooks(env, context, store, isStopping),
   );
-  const fanOut = { store, producers, tracer, maxOpenBatches: env.OPEN_BATCHES_PER_PUSH };
+  const maxOpenBatches = env.OPEN_BATCHES_PER_PUSH;
+  const fanOut = { store, producers, getAppSettings, tracer, maxOpenBatches };
   const redriving = {
     ...{ store, producers, isStopping, onError },
     accept: createAccept(store, producers, rateCounter),

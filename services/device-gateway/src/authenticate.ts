@@ -1,6 +1,7 @@
 import { type DeviceAuthKeys, isDeviceAuth, matchesAuthDigest } from '@carillon/core/device-auth';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import { withTimeout } from '@carillon/core/with-timeout';
+import { isChangedByConnect } from '@carillon/store/device-ways';
 import type { ConnectingDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import { type IConnectPacket, parser } from 'mqtt-packet';
@@ -22,7 +23,7 @@ export type AuthResult =
 
 /** The parts of the gateway that authentication uses. */
 export interface AuthContext {
-  devices: Pick<Store['devices'], 'findForConnect'>;
+  devices: Pick<Store['devices'], 'findForConnect' | 'markConnected'>;
   authKeys: DeviceAuthKeys;
   limits: AddressLimits;
 }
@@ -138,6 +139,9 @@ async function authenticateDevice(
     if (device === undefined || device.deletedAt !== undefined) {
       return rejectCredentials(CONNACK.notAuthorized);
     }
+    // Awaited: a push that is accepted after the CONNACK goes by MQTT.
+    if (isChangedByConnect(device))
+      await withTimeout(devices.markConnected(token), LOOKUP_TIMEOUT_MS, 'MongoDB');
     return { isAuthenticated: true, request, device };
   } catch {
     if (isSigned) return { isAuthenticated: true, request, device: undefined };

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isChangedByConnect } from '@carillon/store/device-ways';
 import type { Store } from '@carillon/store/store';
 import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
@@ -20,7 +21,7 @@ export type InboxReplay = ReturnType<typeof createInboxReplay>;
 export function createInboxReplay(context: {
   reader: InboxReader;
   connections: Connections;
-  devices: Pick<Store['devices'], 'findForConnect'>;
+  devices: Pick<Store['devices'], 'findForConnect' | 'markConnected'>;
   iosApps: IosAppRecorder;
 }) {
   const { reader, connections, devices, iosApps } = context;
@@ -72,6 +73,7 @@ export function createInboxReplay(context: {
     const device = await devices.findForConnect(token);
     iosApps.record(device);
     if (device === undefined || device.deletedAt !== undefined) return false;
+    if (isChangedByConnect(device)) await devices.markConnected(token);
     const connection = connections.find(token);
     if (connection !== undefined) connections.assignApp(connection, device.app);
     return true;

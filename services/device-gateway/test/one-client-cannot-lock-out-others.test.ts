@@ -160,7 +160,8 @@ describe('with a clock', () => {
       lookups += 1;
       return bench.store.devices.findForConnect(wanted);
     };
-    const context = { devices: { findForConnect }, authKeys: AUTH_KEYS, limits };
+    const devicesOfGateway = { ...bench.store.devices, findForConnect };
+    const context = { devices: devicesOfGateway, authKeys: AUTH_KEYS, limits };
     const connect = (who: string, password: string, address = ADDRESS) =>
       authenticate(context, connectPacket(who, { password: Buffer.from(password) }), address);
     const connectImported = (address?: string) => connect(token, 'imported-secret', address);

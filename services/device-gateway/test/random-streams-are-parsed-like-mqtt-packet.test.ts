@@ -144,6 +144,7 @@ async function runStream(chunks: readonly Buffer[]): Promise<Trace> {
           lookups.push(lookup);
           return lookup;
         },
+        markConnected: async () => undefined,
       },
       metrics: {
         ...metrics,

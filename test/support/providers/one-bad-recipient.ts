@@ -24,7 +24,7 @@ export async function createAppWithOneBadDevice(
   devices: number,
 ): Promise<AppWithOneBadDevice> {
   const { channel, http } = documented;
-  const tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  const tenant = await fixture.tenant({ fcm: 0 });
   const { tokens, addresses } = await registerFor(channel, tenant, fixture.sandbox, devices + 1);
   const [badToken = '', ...goodTokens] = tokens;
   const [badAddress = '', ...goodAddresses] = addresses;

@@ -1,7 +1,14 @@
 import { z } from 'zod';
 import { type ChannelDescriptor, type HostOverride, hostOverride } from './descriptor.ts';
 
-/** Firebase Cloud Messaging: the second channel of Android devices, so it is the first one of no platform. */
+/**
+ * An app's use of FCM for Android devices that connect over MQTT. Seconds after which a device that has not acknowledged
+ * gets the push over FCM too; or `first`: it gets the push over FCM at once unless it is connected, and when FCM has
+ * accepted the push it has ended for the device. Without a use, Android devices get nothing over FCM.
+ */
+export type FcmUse = number | 'first';
+
+/** Firebase Cloud Messaging: for phones with an FCM token. No platform has it first: `way` of a device says who has. */
 export const fcm = {
   name: 'fcm',
   number: 2,
@@ -14,6 +21,8 @@ export const fcm = {
       channel: z.literal('fcm'),
       /** FCM registration token. */
       address: z.string(),
+      /** The token is of an iOS app: FCM passes the push on to APNs. */
+      isApple: z.literal(true).optional(),
     }),
     secrets: [
       z.object({

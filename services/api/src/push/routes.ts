@@ -15,6 +15,7 @@ import type { Span, Tracer } from '@carillon/core/tracing';
 import { chooseContact } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import type { Reports } from '@carillon/reports/reports';
+import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
 import type { Caller } from '../http/authenticate.ts';
 import type { RequestContext, Routing } from '../http/routing.ts';
@@ -73,7 +74,8 @@ export function pushRoutes(
     const request = parsePush(body, app, store.clock.now());
     const lacksWebPushContact =
       ownContact !== undefined && chooseContact(ownContact, webPushContact) === undefined;
-    const origin = { idempotency, trace, lacksWebPushContact, beforeStore: assertAwaited };
+    const usesFcm = usesFcmForAndroid(app);
+    const origin = { idempotency, trace, usesFcm, lacksWebPushContact, beforeStore: assertAwaited };
     const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
     return isForOneDevice(request) ? gather(acceptNow) : acceptNow();
   }

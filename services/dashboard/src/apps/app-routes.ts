@@ -32,8 +32,9 @@ const settingsFields = z.object({
     .nullable()
     .optional(),
   fcmFallback: z
-    .union([z.literal('off'), z.number().int().min(0).max(MAX_FALLBACK_SECONDS)])
+    .union([z.enum(['off', 'first']), z.number().int().min(0).max(MAX_FALLBACK_SECONDS)])
     .optional(),
+  fcmNotification: z.boolean().optional(),
   bundleIds: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
   webHosts: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
 });
@@ -113,15 +114,14 @@ function toAppBody({ createdAt, ...app }: AppView) {
 
 function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
   const { payloadLimit, dataString, registration, registrationsPerHour } = settings;
-  const { fcmFallback, bundleIds, webHosts } = settings;
+  const { fcmFallback, fcmNotification, bundleIds, webHosts } = settings;
   return {
     ...(payloadLimit !== undefined && { payloadLimit }),
     ...(dataString !== undefined && { dataString }),
     ...(registration !== undefined && { registrationClosed: registration === 'closed' }),
     ...(registrationsPerHour !== undefined && { registrationsPerHour }),
-    ...(fcmFallback !== undefined && {
-      fcmFallbackSeconds: fcmFallback === 'off' ? null : fcmFallback,
-    }),
+    ...(fcmFallback !== undefined && { fcm: fcmFallback === 'off' ? null : fcmFallback }),
+    ...(fcmNotification !== undefined && { fcmNotification }),
     ...(bundleIds !== undefined && { bundleIds: unique(bundleIds.map(normalizeBundleId)) }),
     ...(webHosts !== undefined && { webHosts: unique(webHosts.map(normalizeWebHost)) }),
   };

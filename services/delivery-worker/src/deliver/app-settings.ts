@@ -1,3 +1,4 @@
+import type { FcmUse } from '@carillon/core/channels/fcm';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
 
@@ -6,8 +7,10 @@ const MAX_CACHED_APPS = 1_000;
 
 /** Settings of an app that deliveries need. */
 export interface AppSettings {
-  /** Milliseconds after which Android devices are tried over FCM; undefined means never. */
-  fallbackDelayMs: number | undefined;
+  /** Use of FCM for Android devices; undefined means none. */
+  fcm: FcmUse | undefined;
+  /** Messages of FCM show a notification. */
+  hasFcmNotification: boolean;
   /** An iOS device of the app has held an MQTT connection. */
   isIosOverMqtt: boolean;
 }
@@ -22,10 +25,12 @@ export function createAppSettings({ apps }: Pick<Store, 'apps'>): GetAppSettings
     ttl: SETTINGS_TTL_MS,
   });
   async function load(app: string): Promise<AppSettings> {
-    const { fcmFallbackSeconds: seconds, iosOverMqtt: isIosOverMqtt = false } =
-      (await apps.find(app)) ?? {};
-    const fallbackDelayMs = typeof seconds === 'number' ? seconds * 1_000 : undefined;
-    return { fallbackDelayMs, isIosOverMqtt };
+    const settings = await apps.find(app);
+    return {
+      fcm: settings?.fcm ?? undefined,
+      hasFcmNotification: settings?.fcmNotification === true,
+      isIosOverMqtt: settings?.iosOverMqtt === true,
+    };
   }
   return (app) => {
     const cached = cache.get(app);

@@ -26,9 +26,10 @@ export async function scheduleFallback(
 ): Promise<void> {
   const { store, getAppSettings } = resources;
   if (work.channel !== 'mqtt' || !outcomes.includes(OUTCOMES.inbox)) return;
-  const { fallbackDelayMs } = await getAppSettings(push.app);
-  if (fallbackDelayMs === undefined) return;
-  const dueAtMs = (push.dueAt ?? push.acceptedAt).getTime() + fallbackDelayMs;
+  const { fcm } = await getAppSettings(push.app);
+  if (fcm === undefined) return;
+  const delayMs = fcm === 'first' ? 0 : fcm * 1_000;
+  const dueAtMs = (push.dueAt ?? push.acceptedAt).getTime() + delayMs;
   if (dueAtMs >= push.sendUntil.getTime()) return;
   const unacknowledged = tokens.filter((_, position) => outcomes[position] === OUTCOMES.inbox);
   const reachable = (await store.devices.filterWithFcmToken(push.app, unacknowledged)).sort();

@@ -1,4 +1,4 @@
-import { splitTokens } from '@carillon/core/batch';
+import { joinTokens, splitTokens } from '@carillon/core/batch';
 import {
   BATCH_NUMBERS_PER_PAGE,
   type Channel,
@@ -14,6 +14,7 @@ import type { BatchDocument } from '@carillon/store/documents';
 import type { ClaimedFanOut } from '@carillon/store/fan-outs';
 import type { Store } from '@carillon/store/store';
 import type { Subscriber } from '@carillon/store/subscriptions';
+import type { GetAppSettings } from '../deliver/app-settings.ts';
 
 /** Delay of the next step while something is left. */
 const NEXT_STEP_DELAY_MS = 50;
@@ -26,8 +27,9 @@ const LEASE_MARGIN_MS = 2_000;
 
 /** The parts of the store and the queue that a fan-out uses. */
 export interface FanOutResources {
-  store: Pick<Store, 'fanOuts' | 'batches' | 'subscriptions'>;
+  store: Pick<Store, 'fanOuts' | 'batches' | 'subscriptions' | 'devices'>;
   producers: Pick<Producers, 'deliver' | 'fanOut' | 'checkCompletion'>;
+  getAppSettings: GetAppSettings;
   /** Most batches of one push that are released and not closed: a large push never fills the queue of the others. */
   maxOpenBatches: number;
   /** Records a span for each step of a traced push. */
@@ -99,21 +101,25 @@ async function runStep(
  * @param isLeaseValid whether the claim surely still holds
  */
 export async function pageTopics(
-  { store, producers }: Pick<FanOutResources, 'store' | 'producers'>,
+  resources: Pick<FanOutResources, 'store' | 'producers' | 'getAppSettings'>,
   fanOut: ClaimedFanOut,
   free: number,
   isLeaseValid: () => boolean,
 ): Promise<PagingResult> {
+  const { store, producers } = resources;
   const { push } = fanOut;
   const explicitTokens = new Set(splitTokens(push.audience?.tokens ?? ''));
   let progress: Pick<PagingResult, 'cursor'> = {};
   let remaining = free;
   for await (const page of readPages(store, fanOut)) {
-    const batches = createPageBatches(fanOut, page, explicitTokens);
+    const isStarted = page.from === (push.fan.from ?? '') && page.to === push.fan.to;
+    const byFcm = isStarted ? push.fan.byFcm : await findByFcm(resources, push.app, page);
+    const tokensByFcm = new Set(splitTokens(byFcm ?? ''));
+    const batches = createPageBatches(fanOut, page, explicitTokens, tokensByFcm);
     if (batches === undefined) return { ...progress, end: 'newer-release' };
     if (remaining < batches.length || !isLeaseValid()) return { ...progress, end: 'more' };
-    const isStarted = page.from === (push.fan.from ?? '') && page.to === push.fan.to;
-    if (!isStarted && !(await store.fanOuts.beginPage(fanOut, page)))
+    const begun = { ...page, ...(byFcm !== undefined && { byFcm }) };
+    if (!isStarted && !(await store.fanOuts.beginPage(fanOut, begun)))
       return { ...progress, end: 'more' };
     failpoint('page');
     await store.batches.insertIfAbsent(batches);
@@ -123,6 +129,18 @@ export async function pageTopics(
     progress = { cursor: { from: page.to, next: page.next + BATCH_NUMBERS_PER_PAGE } };
   }
   return { ...progress, end: 'done' };
+}
+
+/** Finds the subscribers of a page that go by FCM, joined; undefined if none does. */
+async function findByFcm(
+  { store, getAppSettings }: Pick<FanOutResources, 'store' | 'getAppSettings'>,
+  app: string,
+  { subscribers }: Page,
+): Promise<string | undefined> {
+  const { fcm } = await getAppSettings(app);
+  const recipients = await store.devices.addWays(app, subscribers, fcm !== undefined);
+  const tokens = recipients.flatMap(({ token, way }) => (way === 'fcm' ? [token] : []));
+  return tokens.length === 0 ? undefined : joinTokens(tokens);
 }
 
 /** Reads pages from the cursor on; a page that was begun keeps its range when devices have joined or left since. */
@@ -165,11 +183,12 @@ function createPageBatches(
   { push, claimedAt }: ClaimedFanOut,
   page: Page,
   explicitTokens: ReadonlySet<string>,
+  tokensByFcm: ReadonlySet<string>,
 ): BatchDocument[] | undefined {
   const byChannel = new Map<Channel, string[]>();
   for (const { token, platform } of page.subscribers) {
     if (explicitTokens.has(token)) continue;
-    const channel = findChannel(platform);
+    const channel = tokensByFcm.has(token) ? 'fcm' : findChannel(platform);
     if (channel === undefined) return undefined;
     const tokens = byChannel.get(channel);
     if (tokens === undefined) byChannel.set(channel, [token]);

@@ -56,6 +56,10 @@ async function createFanOut(topic: string): Promise<string> {
   return _id;
 }
 
+/** The app uses FCM for its Android devices. */
+const getAppSettings = async () =>
+  ({ fcm: 0, hasFcmNotification: false, isIosOverMqtt: false }) as const;
+
 const makeDue = (push: string) =>
   bench.pushes.updateOne({ _id: push }, { $set: { 'fan.at': new Date(0) } });
 
@@ -79,7 +83,7 @@ test('merged topics return every subscriber once, sorted by token', async () => 
 /** Runs the next step, which is due at once. @returns the number of open batches after it */
 async function step(push: string, maxOpenBatches: number): Promise<number> {
   await makeDue(push);
-  await fanOutStep({ store: bench.store, producers, maxOpenBatches }, push);
+  await fanOutStep({ store: bench.store, producers, getAppSettings, maxOpenBatches }, push);
   return bench.batches.countDocuments({ push, 'work.state': 'ready' });
 }
 
@@ -164,7 +168,12 @@ const thisRelease: Worker = async (push, diesAfter) => {
   }
   let pages = 0;
   const isFirstPage = () => pages++ === 0;
-  const { end, cursor } = await pageTopics({ store, producers }, fanOut, 64, isFirstPage);
+  const { end, cursor } = await pageTopics(
+    { store, producers, getAppSettings },
+    fanOut,
+    64,
+    isFirstPage,
+  );
   if (diesAfter === 'insert') return;
   const progress = cursor ? { cursor } : {};
   await store.fanOuts.endStep(
@@ -209,3 +218,36 @@ test.each(POINTS)(
     }
   },
 );
+
+test('devices that change their ways between two tries of a page are in one batch each', async () => {
+  const topic = 'phones';
+  const count = 300;
+  await subscribe(topic, count, () => 'android');
+  const devices = bench.db.collection<{ _id: string; app: string; way: string }>('devices');
+  const wayAt = (index: number) => (index % 3 === 0 ? 'fcm' : 'mqtt');
+  await devices.insertMany(
+    Array.from({ length: count }, (_, n) => ({ _id: tokenAt(n), app: APP, way: wayAt(n) })),
+  );
+  const push = await createFanOut(topic);
+  const { store } = bench;
+  const whenKilled = async () => Promise.reject(new Error('killed'));
+  const killed = { ...store, batches: { ...store.batches, insertIfAbsent: whenKilled } };
+  const tryPage = async (over: typeof store) => {
+    const fanOut = await takeOver(push);
+    if (fanOut === undefined) throw new Error('not due');
+    return pageTopics({ store: over, producers, getAppSettings }, fanOut, 64, () => true);
+  };
+  await expect(tryPage(killed)).rejects.toThrow('killed');
+  await devices.updateMany({ app: APP }, [
+    { $set: { way: { $cond: [{ $eq: ['$way', 'fcm'] }, 'mqtt', 'fcm'] } } },
+  ]);
+  await tryPage(store);
+  await devices.deleteMany({ app: APP });
+  const batches = await bench.batches.find({ push }).toArray();
+  const tokensOf = (channel: string) =>
+    batches.flatMap(({ work }) => (work.channel === channel ? splitTokens(work.tokens) : []));
+  const all = Array.from({ length: count }, (_, n) => n);
+  const tokensWith = (way: string) => all.filter((n) => wayAt(n) === way).map(tokenAt);
+  expect(tokensOf('fcm').sort()).toEqual(tokensWith('fcm'));
+  expect(tokensOf('mqtt').sort()).toEqual(tokensWith('mqtt'));
+});

@@ -1,0 +1,82 @@
+import { createBatcher } from '@carillon/core/batcher';
+import { mayGoByFcm, type ProviderAddress } from '@carillon/core/channels';
+import type { Collection, Document } from 'mongodb';
+import type { ConnectingDevice, Recipient } from './devices.ts';
+import type { DeviceDocument } from './documents.ts';
+
+/**
+ * Returns the way of a device that registers, for its document.
+ *
+ * @param address its address at a provider
+ */
+export function firstWay(
+  address: Pick<ProviderAddress, 'channel'> | undefined,
+): Pick<DeviceDocument, 'way'> {
+  return address?.channel === 'fcm' ? { way: 'fcm' } : {};
+}
+
+/** Builds the way of a device that gets another address, or loses its own: one that has connected over MQTT keeps it. */
+export function buildNextWay(address: Pick<ProviderAddress, 'channel'> | undefined): Document {
+  return address?.channel === 'fcm'
+    ? { $ifNull: ['$way', 'fcm'] }
+    : { $cond: [{ $eq: ['$way', 'mqtt'] }, 'mqtt', '$$REMOVE'] };
+}
+
+/** Checks whether a connect of a device over MQTT changes what is stored of it. */
+export function isChangedByConnect({ platform, way, uninstalled }: ConnectingDevice): boolean {
+  return (platform === 'android' && way !== 'mqtt') || uninstalled === true;
+}
+
+/** The ways of devices, which are stored with the devices only: a device changes its way with one write. */
+export function createDeviceWays(devices: Collection<DeviceDocument>) {
+  const markConnected = createBatcher<string, void>(
+    'mark-connected',
+    async (tokens) => {
+      const isAndroid = { $eq: ['$platform', 'android'] };
+      await devices.updateMany({ _id: { $in: tokens } }, [
+        {
+          $set: {
+            way: { $cond: [isAndroid, 'mqtt', '$way'] },
+            provider: { $cond: ['$uninstalled', '$$REMOVE', '$provider'] },
+            uninstalled: '$$REMOVE',
+          },
+        },
+      ]);
+      return tokens.map(() => undefined);
+    },
+    { maxInFlight: 2 },
+  );
+
+  return {
+    /**
+     * Records that a device has connected over MQTT: an Android device goes by MQTT from now on, and one that its provider
+     * has reported as gone is not. The address, which the provider does not accept any more, is removed.
+     */
+    markConnected,
+
+    /**
+     * Adds their ways to subscribers of topics. Of an app without a device that goes by FCM, only an index is read.
+     *
+     * @param usesFcm whether the app uses FCM for Android
+     */
+    async addWays(
+      app: string,
+      subscribers: readonly Recipient[],
+      usesFcm: boolean,
+    ): Promise<Recipient[]> {
+      const candidates = subscribers.filter(({ platform }) => mayGoByFcm(platform, usesFcm));
+      const byFcm = { app, way: 'fcm' } as const;
+      const projection = { _id: 1 };
+      if (candidates.length === 0 || (await devices.findOne(byFcm, { projection })) === null)
+        return [...subscribers];
+      const tokens = candidates.map(({ token }) => token);
+      const found = await devices
+        .find({ _id: { $in: tokens }, ...byFcm }, { projection, batchSize: tokens.length + 1 })
+        .toArray();
+      const tokensByFcm = new Set(found.map(({ _id }) => _id));
+      return subscribers.map((subscriber) =>
+        tokensByFcm.has(subscriber.token) ? { ...subscriber, way: 'fcm' } : subscriber,
+      );
+    },
+  };
+}
