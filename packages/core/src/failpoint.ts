@@ -26,6 +26,8 @@ export const FAILPOINTS = {
   save: 'before outcomes are saved',
   saved: 'outcomes are saved',
   fallback: 'before the batch of a fallback is inserted',
+  'fallback-recorded':
+    'the answers of a fallback are in the batch that it is for, and its rows are not removed',
   'fallback-inserted':
     'the batch of a fallback is inserted, and the batch before it is not settled',
   settle: 'before a batch is settled',

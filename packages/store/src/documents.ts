@@ -226,6 +226,12 @@ export interface Batch {
   gotAt?: Record<string, Record<string, Date>>;
   /** Recipients whose device was deleted while it had an inbox row, in the form of `got`. */
   gone?: Record<string, number>;
+  /** Recipients for which the provider of the fallback has accepted the push, in the form of `got`. */
+  sent?: Record<string, number>;
+  /** Recipients that the fallback has not reached, in the form of `got`; of meaning for those that were offered to it. */
+  refused?: Record<string, number>;
+  /** In a fallback: recipients that have no inbox row because the inbox was full, in the form of `got`. */
+  full?: Record<string, number>;
   counts?: OutcomeCounts;
   /** Outcome of all recipients without one of their own, if the end of the push closed the batch. */
   ended?: number;

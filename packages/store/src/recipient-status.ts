@@ -1,5 +1,11 @@
 import { hasBit, splitTokens } from '@carillon/core/batch';
-import { describeOutcome, OUTCOMES, type OutcomeName } from '@carillon/core/outcomes';
+import {
+  describeOutcome,
+  failureCode,
+  isOpenOutcome,
+  OUTCOMES,
+  type OutcomeName,
+} from '@carillon/core/outcomes';
 import { toBytes } from './bytes.ts';
 import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
 import { latencyMsAt } from './receipt-times.ts';
@@ -7,7 +13,7 @@ import { latencyMsAt } from './receipt-times.ts';
 /** The fields of a batch with the outcomes of its recipients. */
 export type OutcomeFields = Pick<
   Batch,
-  'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'ended'
+  'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'sent' | 'refused' | 'ended'
 >;
 
 /** The {@link OutcomeFields} of a document that holds a batch, as a projection. */
@@ -18,8 +24,12 @@ export const OUTCOME_PROJECTION = {
   'work.lateReceipts': 1,
   'work.got': 1,
   'work.gone': 1,
+  'work.sent': 1,
+  'work.refused': 1,
   'work.ended': 1,
 } as const;
+
+const INBOX_FULL = failureCode('inbox-full');
 
 /** Outcomes of recipients that a provider may have deferred before. */
 const UNDELIVERED: readonly OutcomeName[] = ['pending', 'expired', 'deleted'];
@@ -32,10 +42,12 @@ const UNDELIVERED: readonly OutcomeName[] = ['pending', 'expired', 'deleted'];
 function outcomeCodeAt(batch: OutcomeFields, position: number): number {
   const code = toBytes(batch.outcomes)[position] || OUTCOMES.pending;
   if (batch.final === true) return code;
-  const isOpen = code === OUTCOMES.pending || code === OUTCOMES.inbox;
+  const isOpen = isOpenOutcome(code);
   const acceptsReceipt = isOpen || batch.lateReceipts === true;
   if (acceptsReceipt && hasBit(batch.got ?? {}, position)) return OUTCOMES.delivered;
   if (!isOpen) return code;
+  if (hasBit(batch.sent ?? {}, position)) return OUTCOMES.sent;
+  if (code === OUTCOMES.offered && hasBit(batch.refused ?? {}, position)) return INBOX_FULL;
   if (hasBit(batch.gone ?? {}, position)) return OUTCOMES.gone;
   // Closed by the end of the push: a recipient without an outcome ends as the push did.
   return code || (batch.ended ?? OUTCOMES.pending);
@@ -43,8 +55,8 @@ function outcomeCodeAt(batch: OutcomeFields, position: number): number {
 
 /** Returns the outcomes of all recipients of a batch, one byte each. */
 export function outcomeCodes(batch: OutcomeFields): Uint8Array {
-  const { n, outcomes, got, gone, ended } = batch;
-  if (got === undefined && gone === undefined && ended === undefined) {
+  const { n, outcomes, got, gone, sent, refused, ended } = batch;
+  if ([got, gone, sent, refused, ended].every((field) => field === undefined)) {
     // Nothing outside the bytes decides, which is so for most batches.
     const codes = new Uint8Array(n);
     codes.set(toBytes(outcomes).subarray(0, n));

@@ -87,9 +87,13 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
   });
 }
 
-/** Checks whether an outcome is the last one. Only pushes that also go to a connected iOS device get late receipts. */
+/**
+ * Checks whether an outcome is the last one. A device may still acknowledge what FCM has accepted as the fallback; of the
+ * others only pushes that also go to a connected iOS device get late receipts.
+ */
 function isFinal({ final, channel, state, lateReceipts }: Batch, code: number): boolean {
-  if (final === true || code === OUTCOMES.delivered || channel !== 'apns') return true;
+  if (final === true || code === OUTCOMES.delivered) return true;
+  if (channel !== 'apns') return channelOfOutcome(channel, code) === channel;
   return state === 'closed' && lateReceipts !== true;
 }
 

@@ -108,9 +108,9 @@ export function createBatchOutcomes(
   };
 }
 
-/** Reads the outcomes and receipts that are saved already; a recipient that was erased meanwhile is gone. */
+/** Reads the outcomes, receipts and answers that are saved already; a recipient that was erased meanwhile is gone. */
 function readSavedOutcomes(
-  { got = {}, outcomes }: Pick<Batch, 'got' | 'outcomes'>,
+  { got = {}, sent = {}, refused = {}, outcomes }: Omit<Batch, 'tokens'>,
   tokens: readonly string[],
   take: (position: number, outcome: number) => void,
 ): void {
@@ -119,6 +119,9 @@ function readSavedOutcomes(
     const outcome = saved[position] || OUTCOMES.pending;
     const isErased = outcome === OUTCOMES.pending && tokens[position] === ERASED_TOKEN;
     if (hasBit(got, position)) take(position, OUTCOMES.delivered);
+    // An earlier attempt has left them to the fallback, which has ended.
+    else if (hasBit(sent, position)) take(position, OUTCOMES.inbox);
+    else if (hasBit(refused, position)) take(position, OUTCOMES.offered);
     else take(position, isErased ? OUTCOMES.gone : outcome);
   }
 }

@@ -8,7 +8,7 @@ import { countRecipients, processCounts } from '@carillon/core/process-counts';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { Producers } from '@carillon/queue/producers';
-import type { Settlement } from '@carillon/store/batch-table';
+import type { SettledBatch, Settlement } from '@carillon/store/batch-table';
 import type { DeferredEntry } from '@carillon/store/documents';
 import { rowId } from '@carillon/store/inbox';
 import { isSuspected } from '@carillon/store/lapsed-claims';
@@ -21,7 +21,7 @@ import { describeEnd, startBatchSpan } from './batch-span.ts';
 import type { Deferral, DeliverByChannel, Delivery, LeasedBatch } from './channel.ts';
 import { createOutcomeCounter, type OutcomeCounter } from './count-outcomes.ts';
 import { findEarlierReceipts } from './earlier-receipts.ts';
-import { scheduleFallback } from './schedule-fallback.ts';
+import { createAnswerReport, scheduleFallback, skipDelivered } from './fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
 import { writeWhileHeld } from './write-while-held.ts';
@@ -90,6 +90,8 @@ interface Run {
   span: Span | undefined;
   /** Undefined if the batch is not suspected of ending its workers. */
   suspected: SuspectedBatch | undefined;
+  /** Of a fallback: writes the provider's answers into the batch that it is for. */
+  reportAnswers: (() => Promise<void>) | undefined;
 }
 
 /** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
@@ -147,7 +149,19 @@ async function deliverPush(
     ? createSuspectedBatch(batchOutcomes, batch.work)
     : undefined;
   const outcomeCounter = createOutcomeCounter(resources.observeLatencies, batch.work);
-  const run = { push, batch, batchOutcomes, outcomeCounter, sendGate, span, suspected };
+  const reportAnswers = batch.work.fallback
+    ? createAnswerReport(resources, push, batch, batchOutcomes)
+    : undefined;
+  const run = {
+    push,
+    batch,
+    batchOutcomes,
+    outcomeCounter,
+    sendGate,
+    span,
+    suspected,
+    reportAnswers,
+  };
   try {
     return await deliverRun(resources, run);
   } catch (error) {
@@ -160,7 +174,7 @@ async function deliverPush(
 /** Delivers a batch whose outcomes and receipts so far are known, and settles or releases it. */
 async function deliverRun(resources: DeliveryResources, run: Run): Promise<BatchResult> {
   const { push, batch, batchOutcomes, sendGate, suspected } = run;
-  if (batch.work.fallback) await skipDelivered(resources.store, push, batchOutcomes);
+  if (batch.work.fallback) await skipDelivered(resources.store, push, batch.work, batchOutcomes);
   await sendGate.skipSuperseded();
   const retryAfterMs = await (suspected === undefined
     ? deliverOverChannel(resources, run)
@@ -173,6 +187,7 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
   }
   const settlement = batchOutcomes.toSettlement();
   await scheduleFallback(resources, push, batch, batchOutcomes.tokens, settlement.outcomes);
+  await run.reportAnswers?.();
   const result = createResult('settled', batch, batchOutcomes);
   await settleBatch(resources, run, settlement);
   return result;
@@ -215,23 +230,6 @@ function createResult(
     n: batchWork.n,
     outcomes: countOutcomes(outcomes),
   };
-}
-
-/** Ends recipients of a fallback that have acknowledged since, or got a newer push of the collapse key. */
-async function skipDelivered(
-  { inbox }: Pick<Store, 'inbox'>,
-  push: SendablePush,
-  batchOutcomes: BatchOutcomes,
-): Promise<void> {
-  const pending = [...batchOutcomes.pending];
-  const stillPending = await inbox.filterPending(
-    push,
-    pending.map((position) => batchOutcomes.tokens[position] ?? ''),
-  );
-  for (const position of pending) {
-    if (!stillPending.has(batchOutcomes.tokens[position] ?? ''))
-      batchOutcomes.recordOutcome(position, OUTCOMES.superseded);
-  }
 }
 
 /**
@@ -304,8 +302,9 @@ async function saveProgress(
     return isSaved ? progress : undefined;
   });
   failpoint('saved');
-  if (saved === undefined) batch.markClaimLost();
-  else outcomeCounter.count(saved, mayBeReceived);
+  if (saved === undefined) return batch.markClaimLost();
+  outcomeCounter.count(saved, mayBeReceived);
+  await run.reportAnswers?.();
 }
 
 /** Returns the milliseconds until the rest is tried again; undefined if every recipient has an outcome. */
@@ -365,7 +364,7 @@ async function settleBatch(
 ): Promise<void> {
   const { store, producers, retentionMs } = resources;
   const { outcomes } = settlement;
-  const isPushComplete = !isBatchId(batch.id) && !outcomes.includes(OUTCOMES.inbox);
+  const isPushComplete = !isBatchId(batch.id) && !outcomes.some(isUndecided);
   failpoint('settle');
   const settled = await writeWhileHeld(resources, batch, () =>
     store.batchTable.settle({
@@ -382,7 +381,7 @@ async function settleBatch(
   failpoint('settled');
   outcomeCounter.count(settlement);
   await removeStaleRows(store, push, batchOutcomes, { batch, got: settled.got });
-  if (!isPushComplete && mayCompletePush(batch, outcomes, settled.got))
+  if (!isPushComplete && mayCompletePush(batch, outcomes, settled))
     void producers.checkCompletion([push._id]);
 }
 
@@ -414,14 +413,21 @@ async function removeStaleRows(
 }
 
 /**
- * Checks whether this settlement may complete the push. A recipient with an inbox row has its push checked when the row goes,
- * unless its receipt came before the batch was closed.
+ * Checks whether this settlement may complete the push. A recipient with an inbox row, or with a fallback, has its push
+ * checked when these end, unless that was before the batch was closed.
  */
 function mayCompletePush(
   { id }: LeasedBatch,
   outcomes: Uint8Array,
-  got: Record<string, number>,
+  { got, sent, refused }: SettledBatch,
 ): boolean {
   if (isBatchId(id)) return true;
-  return outcomes.every((code, position) => code !== OUTCOMES.inbox || hasBit(got, position));
+  const isDecided = (position: number) =>
+    [got, sent, refused].some((bits) => hasBit(bits, position));
+  return outcomes.every((code, position) => !isUndecided(code) || isDecided(position));
+}
+
+/** Checks whether something outside the batch decides how a recipient ends: its inbox row, or a fallback. */
+function isUndecided(code: number): boolean {
+  return code === OUTCOMES.inbox || code === OUTCOMES.offered;
 }
