@@ -2,6 +2,7 @@ import { hasBit, joinTokens, toBitWords } from '@carillon/core/batch';
 import { failpoint } from '@carillon/core/failpoint';
 import { fallbackBatchId } from '@carillon/core/ids';
 import { isFailure, OUTCOMES } from '@carillon/core/outcomes';
+import type { Producers } from '@carillon/queue/producers';
 import { rowId } from '@carillon/store/inbox';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
@@ -24,7 +25,11 @@ interface FallbackResources {
  * @param outcomes of the batch's recipients, by position
  */
 export async function scheduleFallback(
-  { store, getAppSettings }: FallbackResources,
+  {
+    store,
+    producers,
+    getAppSettings,
+  }: FallbackResources & { producers: Pick<Producers, 'deliver'> },
   push: SendablePush,
   { id, work }: LeasedBatch,
   tokens: readonly string[],
@@ -47,7 +52,7 @@ export async function scheduleFallback(
   const isOffered = new Set(offered);
   const full = reachable.flatMap((token, position) => (isOffered.has(token) ? [position] : []));
   // A device whose inbox is full waits for nothing.
-  const at = full.length === reachable.length ? 0 : dueAtMs;
+  const waitMs = full.length === reachable.length ? 0 : dueAtMs - store.clock.now();
   failpoint('fallback');
   await store.batches.insertIfAbsent([
     {
@@ -60,7 +65,7 @@ export async function scheduleFallback(
         state: 'ready',
         channel: 'fcm',
         fallback: true,
-        at: new Date(Math.max(at, store.clock.now())),
+        at: new Date(store.clock.now() + Math.max(waitMs, 0)),
         tries: 0,
         n: reachable.length,
         tokens: joinTokens(reachable),
@@ -69,6 +74,8 @@ export async function scheduleFallback(
     },
   ]);
   failpoint('fallback-inserted');
+  // A later one is found when it is due.
+  if (waitMs <= 0) void producers.deliver(fallbackBatchId(id), 'fcm');
 }
 
 /** Ends recipients of a fallback that have acknowledged since, or got a newer push of the collapse key. */
