@@ -1,4 +1,4 @@
-import { batchId, fallbackBatchId } from '@carillon/core/ids';
+import { batchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
@@ -54,13 +54,6 @@ export function push(fields: Partial<PushDocument> = {}): PushDocument {
 export function batch(fields: Partial<BatchDocument> = {}): BatchDocument {
   const [from = '', to = ''] = [TOKENS.at(0), TOKENS.at(-1)];
   return { _id: BATCH, push: PUSH, app: APP, from, to, work: embeddedBatch(), ...fields };
-}
-
-/** Builds the fallback batch over FCM for devices that have not acknowledged. */
-export function fallback(): BatchDocument {
-  const outcomes = new Binary(Uint8Array.of(OUTCOMES.sent, OUTCOMES.gone, OUTCOMES.gone));
-  const sentBatch = embeddedBatch({ state: 'closed', channel: 'fcm', fallback: true, outcomes });
-  return batch({ _id: fallbackBatchId(BATCH), work: sentBatch });
 }
 
 /** Builds an inbox row for each device; `holderId` is the id of the batch or push that holds the recipients. */
