@@ -134,7 +134,8 @@ test('a recipient whose inbox was full is listed when the fallback has not reach
   const [refused = '', sent = ''] = push.tokens;
   await deliver(store, push, { [refused]: OUTCOMES.offered, [sent]: OUTCOMES.offered });
   expect((await list()).batches).toEqual([]);
-  const answers = { push: push.id, sent: [sent], refused: [refused], rowIds: [] };
+  const full = { token: refused, code: failureCode('inbox-full') };
+  const answers = { push: push.id, sent: [sent], done: [], rowIds: [], refused: [full] };
   await store.receipts.recordFallback(push.batchIds[0] ?? '', answers);
   const [listed] = (await list()).batches;
   const reasons = [{ reason: 'inbox-full', count: 1 }];

@@ -230,7 +230,7 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
       work: { ...work, fallback: true, outcomes },
     });
     await expectOutcomes(push, 'inbox', 'inbox', 'delivered', 'delivered');
-    const answers = { push: push.id, sent: [second], refused: [], rowIds: [] };
+    const answers = { push: push.id, sent: [second], done: [], rowIds: [], refused: [] };
     await store.receipts.recordFallback(of, answers);
     await expectOutcomes(push, 'inbox', 'sent', 'delivered', 'delivered');
     const recipient = await store.recipients.findOne(await findReported(store, push), second);

@@ -64,9 +64,10 @@ export interface Settlement {
 
 /** A batch that was closed, and the receipts that were recorded meanwhile; those of a push that it finished are not read. */
 export interface SettledBatch {
-  /** As in {@link Batch}: bits that were set before the batch was closed. */
+  /** As in {@link Batch}: what was set before the batch was closed. */
   got: Record<string, number>;
   sent: Record<string, number>;
+  done: Record<string, number>;
   refused: Record<string, number>;
 }
 /** A settlement and the context of its span, if its push is traced. */
@@ -278,6 +279,7 @@ const SETTLED_FIELDS = {
   'work.claim': 1,
   'work.got': 1,
   'work.sent': 1,
+  'work.done': 1,
   'work.refused': 1,
   'work.state': 1,
 } as const;
@@ -285,9 +287,10 @@ const SETTLED_FIELDS = {
 function toSettledBatch({
   got = {},
   sent = {},
+  done = {},
   refused = {},
 }: Partial<SettledBatch>): SettledBatch {
-  return { got, sent, refused };
+  return { got, sent, done, refused };
 }
 
 /** Returns the batches of these documents that are closed, by their claim. */

@@ -1,7 +1,6 @@
 import { createBatcher } from '@carillon/core/batcher';
-import { mayGoByFcm, type ProviderAddress } from '@carillon/core/channels';
+import { mayGoByFcm, type Platform, type ProviderAddress, type Way } from '@carillon/core/channels';
 import type { Collection, Document } from 'mongodb';
-import type { ConnectingDevice, Recipient } from './devices.ts';
 import type { DeviceDocument } from './documents.ts';
 
 /**
@@ -23,7 +22,11 @@ export function buildNextWay(address: Pick<ProviderAddress, 'channel'> | undefin
 }
 
 /** Checks whether a connect of a device over MQTT changes what is stored of it. */
-export function isChangedByConnect({ platform, way, uninstalled }: ConnectingDevice): boolean {
+export function isChangedByConnect({
+  platform,
+  way,
+  uninstalled,
+}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'>): boolean {
   return (platform === 'android' && way !== 'mqtt') || uninstalled === true;
 }
 
@@ -54,16 +57,21 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
      */
     markConnected,
 
+    /** Checks whether an app has an iOS device that goes by FCM, by an index. */
+    hasAppleByFcm: async (app: string): Promise<boolean> =>
+      (await devices.findOne({ app, way: 'fcm', platform: 'ios' }, { projection: { _id: 1 } })) !==
+      null,
+
     /**
      * Adds their ways to subscribers of topics. Of an app without a device that goes by FCM, only an index is read.
      *
      * @param usesFcm whether the app uses FCM for Android
      */
-    async addWays(
+    async addWays<T extends { token: string; platform: Platform }>(
       app: string,
-      subscribers: readonly Recipient[],
+      subscribers: readonly T[],
       usesFcm: boolean,
-    ): Promise<Recipient[]> {
+    ): Promise<(T & { way?: Way })[]> {
       const candidates = subscribers.filter(({ platform }) => mayGoByFcm(platform, usesFcm));
       const byFcm = { app, way: 'fcm' } as const;
       const projection = { _id: 1 };
@@ -75,7 +83,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
         .toArray();
       const tokensByFcm = new Set(found.map(({ _id }) => _id));
       return subscribers.map((subscriber) =>
-        tokensByFcm.has(subscriber.token) ? { ...subscriber, way: 'fcm' } : subscriber,
+        tokensByFcm.has(subscriber.token) ? { ...subscriber, way: 'fcm' as const } : subscriber,
       );
     },
   };

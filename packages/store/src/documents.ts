@@ -228,7 +228,9 @@ export interface Batch {
   gone?: Record<string, number>;
   /** Recipients for which the provider of the fallback has accepted the push, in the form of `got`. */
   sent?: Record<string, number>;
-  /** Recipients that the fallback has not reached, in the form of `got`; of meaning for those that were offered to it. */
+  /** Those of `sent` whose row the answer has ended: nothing is expected of them any more. */
+  done?: Record<string, number>;
+  /** Outcomes of recipients that were offered to the fallback, which has not reached them: position → code. */
   refused?: Record<string, number>;
   /** In a fallback: recipients that have no inbox row because the inbox was full, in the form of `got`. */
   full?: Record<string, number>;

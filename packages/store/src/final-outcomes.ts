@@ -1,11 +1,11 @@
-import { hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
+import { ERASED_TOKEN, hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
 import { failpoint } from '@carillon/core/failpoint';
 import { batchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import {
   addOutcomes,
   countOutcomes,
-  failureBit,
+  failureMask,
   isOpenOutcome,
   OUTCOMES,
   type OutcomeCounts,
@@ -38,7 +38,7 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
  * | a worker settles the batch                   | batchTable.settle     | `outcomes`                   |
  * | a receipt comes after the settlement         | receipts.record       | a bit of `got`, its time     |
  * | the device is deleted while it has a row     | receipts.recordGone   | a bit of `gone`              |
- * | the provider of the fallback has answered    | receipts.recordFallback | a bit of `sent`, `refused` |
+ * | the provider of the fallback has answered    | receipts.recordFallback | a bit of `sent`, or `refused` |
  * | the push expires or is deleted               | closeBatches          | `ended`, for all others      |
  * | the push ends: all of these become final     | fixOutcomes           | `outcomes`, marked `final`   |
  *
@@ -47,7 +47,7 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
  *
  * The process whose write stores an end first counts it for the metrics, by the statement's result. A worker counts the
  * outcomes that it saves or settles, except `inbox` and those that were saved before. A process that removes rows after
- * a receipt or a deletion counts the removed rows. A process that fixes outcomes counts the recipients that were `inbox`
+ * a receipt, a deletion or an answer counts the removed rows. A process that fixes outcomes counts the recipients that were `inbox`
  * or without an outcome, if its write came first. So a recipient is counted once in a run without faults. A process that
  * dies between a write and its count leaves recipients out, and so does a receipt over MQTT that comes when neither a
  * worker waits for it nor a row is there.
@@ -186,20 +186,8 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
      *
      * @param id of that batch or its push
      */
-    async recordFallback(id: string, answers: FallbackAnswers): Promise<void> {
-      const holders: Collection<BatchHolder> = db.collection(isBatchId(id) ? 'batches' : 'pushes');
-      const holder = await holders.findOne(
-        { _id: id, 'work.final': { $exists: false } },
-        { projection: { 'work.tokens': 1, 'notify.w': 1 } },
-      );
-      if (holder?.work === undefined) return;
-      const update = buildFallbackUpdate(splitTokens(holder.work.tokens), answers, clock.now());
-      const mark = holder.notify === undefined ? {} : buildNotifyOperators(new Date(clock.now()));
-      await holders.updateOne({ _id: id }, { ...update, ...mark });
-      failpoint('fallback-recorded');
-      const { rowIds, push } = answers;
-      if (rowIds.length > 0) await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
-    },
+    recordFallback: (id: string, answers: FallbackAnswers): Promise<void> =>
+      recordFallback(db, clock.now(), id, answers),
   };
 }
 
@@ -215,34 +203,74 @@ export interface FallbackAnswers {
   push: string;
   /** Tokens of the recipients for which it has accepted the push. */
   sent: readonly string[];
-  /** Tokens of the others that have no row: their inbox was full, so that they have failed now. */
-  refused: readonly string[];
+  /** Those of `sent` whose rows end, and the ids of the rows. */
+  done: readonly string[];
   rowIds: readonly string[];
+  /** Outcomes of others that have no row, because their inbox was full. */
+  refused: readonly { token: string; code: number }[];
+}
+
+async function recordFallback(
+  db: Db,
+  nowMs: number,
+  id: string,
+  answers: FallbackAnswers,
+): Promise<void> {
+  const holders: Collection<BatchHolder> = db.collection(isBatchId(id) ? 'batches' : 'pushes');
+  const holder = await holders.findOne(
+    { _id: id, 'work.final': { $exists: false } },
+    { projection: { 'work.tokens': 1, 'notify.w': 1 } },
+  );
+  if (holder?.work === undefined) return;
+  const update = buildFallbackUpdate(splitTokens(holder.work.tokens), answers, nowMs);
+  const mark = holder.notify && buildNotifyOperators(new Date(nowMs));
+  const fields = { ...update.$set, ...mark?.$set };
+  await holders.updateOne(
+    { _id: id },
+    {
+      ...update,
+      ...(Object.keys(fields).length > 0 && { $set: fields }),
+      ...(mark && { $inc: mark.$inc }),
+    },
+  );
+  failpoint('fallback-recorded');
+  const { push, rowIds } = answers;
+  if (rowIds.length === 0) return;
+  const inbox = db.collection<InboxDocument>('inbox');
+  const { deletedCount } = await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
+  countRecipients('mqtt', { sent: deletedCount });
 }
 
 function buildFallbackUpdate(
   tokens: readonly string[],
-  { sent, refused }: FallbackAnswers,
+  { sent, done, refused }: FallbackAnswers,
   nowMs: number,
 ) {
   const positions = new Map(tokens.map((token, position) => [token, position]));
+  // All erased recipients have one token.
+  positions.delete(ERASED_TOKEN);
   const positionsOf = (some: readonly string[]) =>
     some.flatMap((token) => positions.get(token) ?? []);
-  const failures = { 'work.failures': { or: failureBit('inbox-full') } };
+  const codes = refused.flatMap(({ token, code }) => {
+    const position = positions.get(token);
+    return position === undefined ? [] : [[`work.refused.${position}`, code] as const];
+  });
+  const failures = failureMask(Uint8Array.from(codes, ([, code]) => code));
   return {
     $bit: {
       ...buildBits(positionsOf(sent), 'sent'),
-      ...buildBits(positionsOf(refused), 'refused'),
-      ...(refused.length > 0 && failures),
+      ...buildBits(positionsOf(done), 'done'),
+      ...(failures > 0 && { 'work.failures': { or: failures } }),
     },
-    ...(refused.length > 0 && { $min: { 'work.failedAt': new Date(nowMs) } }),
+    ...(codes.length > 0 && { $set: Object.fromEntries(codes) }),
+    ...(failures > 0 && { $min: { 'work.failedAt': new Date(nowMs) } }),
   };
 }
 
 /** Builds the bits to set in a batch for some of its recipients. */
 function buildBits(
   positions: readonly number[],
-  field: BitField | 'sent' | 'refused',
+  field: BitField | 'sent' | 'done',
 ): Record<string, { or: number }> {
   const words = toBitWords(positions);
   return Object.fromEntries([...words].map(([word, or]) => [`work.${field}.${word}`, { or }]));
@@ -432,11 +460,14 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
 }
 
 /** Returns the final outcomes of recipients that were not counted when they were stored, or with the removal of their row. */
-function selectEndedByPush({ channel, outcomes: stored }: Batch, outcomes: Uint8Array): Uint8Array {
+function selectEndedByPush(
+  { channel, outcomes: stored, done = {} }: Batch,
+  outcomes: Uint8Array,
+): Uint8Array {
   const codes = toBytes(stored);
   const isOpen = (at: number) => isOpenOutcome(codes[at] ?? OUTCOMES.pending);
   const hasRow = (code: number) => channel === 'mqtt' && ROW_REMOVALS.includes(code);
-  return outcomes.filter((code, at) => isOpen(at) && !hasRow(code));
+  return outcomes.filter((code, at) => isOpen(at) && !hasRow(code) && !hasBit(done, at));
 }
 
 /** Returns the outcomes of a closed batch without any that is open; undefined if nothing can change the stored ones. */

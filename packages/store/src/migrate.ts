@@ -123,7 +123,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       partialFilterExpression: { 'provider.address': { $exists: true } },
     },
     // Read for the ways of subscribers: it has no entry of an app whose devices all have the way of their platform.
-    { key: { app: 1, way: 1 }, partialFilterExpression: { way: 'fcm' } },
+    { key: { app: 1, way: 1, platform: 1 }, partialFilterExpression: { way: 'fcm' } },
     // Recent deletions: a batch may have written rows for one of these devices.
     { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
     { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },

@@ -1,7 +1,6 @@
 import { hasBit, splitTokens } from '@carillon/core/batch';
 import {
   describeOutcome,
-  failureCode,
   isOpenOutcome,
   OUTCOMES,
   type OutcomeName,
@@ -29,8 +28,6 @@ export const OUTCOME_PROJECTION = {
   'work.ended': 1,
 } as const;
 
-const INBOX_FULL = failureCode('inbox-full');
-
 /** Outcomes of recipients that a provider may have deferred before. */
 const UNDELIVERED: readonly OutcomeName[] = ['pending', 'expired', 'deleted'];
 
@@ -46,9 +43,10 @@ function outcomeCodeAt(batch: OutcomeFields, position: number): number {
   const acceptsReceipt = isOpen || batch.lateReceipts === true;
   if (acceptsReceipt && hasBit(batch.got ?? {}, position)) return OUTCOMES.delivered;
   if (!isOpen) return code;
-  if (hasBit(batch.sent ?? {}, position)) return OUTCOMES.sent;
-  if (code === OUTCOMES.offered && hasBit(batch.refused ?? {}, position)) return INBOX_FULL;
   if (hasBit(batch.gone ?? {}, position)) return OUTCOMES.gone;
+  if (hasBit(batch.sent ?? {}, position)) return OUTCOMES.sent;
+  const refused = batch.refused?.[position];
+  if (code === OUTCOMES.offered && refused !== undefined) return refused;
   // Closed by the end of the push: a recipient without an outcome ends as the push did.
   return code || (batch.ended ?? OUTCOMES.pending);
 }

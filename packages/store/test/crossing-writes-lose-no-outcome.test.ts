@@ -81,7 +81,7 @@ async function answerFallback(
   sent: readonly string[],
 ): Promise<void> {
   const rowIds = sent.map((token) => `${token}:${id}`);
-  await by.receipts.recordFallback(batch, { push: id, sent, refused: [], rowIds });
+  await by.receipts.recordFallback(batch, { push: id, sent, done: sent, rowIds, refused: [] });
 }
 
 /** Returns the outcomes that are counted during a call. */

@@ -1,3 +1,4 @@
+import { failureCode } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
 import type { PushDocument } from '../src/documents.ts';
 import {
@@ -247,13 +248,14 @@ export const PUSH_WRITE_CASES: Cases = {
       { pushes: push({ work: batchInInbox() }), inbox: inboxRows(PUSH) },
       (store) =>
         store.receipts.recordFallback(PUSH, {
-          ...{ push: PUSH, sent: ['device1'], refused: [] },
+          ...{ push: PUSH, sent: ['device1'], done: ['device1'], refused: [] },
           rowIds: [`device1:${PUSH}`],
         }),
     ),
     'of a batch': on({ batches: batch({ work: batchInInbox() }) }, (store) =>
       store.receipts.recordFallback(BATCH, {
-        ...{ push: PUSH, sent: ['device1'], refused: ['device2'], rowIds: [] },
+        ...{ push: PUSH, sent: ['device1'], done: [], rowIds: [] },
+        refused: [{ token: 'device2', code: failureCode('inbox-full') }],
       }),
     ),
   },

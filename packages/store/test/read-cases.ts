@@ -37,7 +37,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ findForConnect: ['device1'], find: ['device1'], findLastSeen: [APP, TOKENS] },
     ...{ findReachable: [APP, TOKENS], filterWithFcmToken: [APP, TOKENS], list: [APP, '', 10] },
     ...{ findByAddress: [[APP], 'address', 10], filterWithAppleBrowser: [[APP], 10] },
-    ...{ addWays: [APP, [{ token: 'device1', platform: 'android' }], true] },
+    ...{ hasAppleByFcm: [APP], addWays: [APP, [{ token: 'device1', platform: 'android' }], true] },
   },
   deviceOverviews: { find: [APP, 'device1'] },
   deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },

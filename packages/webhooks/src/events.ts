@@ -1,4 +1,4 @@
-import { splitTokens, toReportedState } from '@carillon/core/batch';
+import { hasBit, splitTokens, toReportedState } from '@carillon/core/batch';
 import { pushIdOfBatch } from '@carillon/core/ids';
 import { channelOfOutcome, describeOutcome, OUTCOMES } from '@carillon/core/outcomes';
 import { recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
@@ -74,7 +74,7 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
       ...(reason !== undefined && { reason }),
       ...(detail !== undefined && code !== OUTCOMES.delivered && { detail }),
       ...(milliseconds > 0 && { milliseconds }),
-      final: isFinal(work, code),
+      final: isFinal(work, position, code),
     };
     return [
       {
@@ -91,8 +91,12 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
  * Checks whether an outcome is the last one. A device may still acknowledge what FCM has accepted as the fallback; of the
  * others only pushes that also go to a connected iOS device get late receipts.
  */
-function isFinal({ final, channel, state, lateReceipts }: Batch, code: number): boolean {
-  if (final === true || code === OUTCOMES.delivered) return true;
+function isFinal(
+  { final, channel, state, lateReceipts, done = {} }: Batch,
+  position: number,
+  code: number,
+): boolean {
+  if (final === true || code === OUTCOMES.delivered || hasBit(done, position)) return true;
   if (channel !== 'apns') return channelOfOutcome(channel, code) === channel;
   return state === 'closed' && lateReceipts !== true;
 }

@@ -1,6 +1,6 @@
 import { type DeviceAuthKeys, isDeviceAuth, matchesAuthDigest } from '@carillon/core/device-auth';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
-import { withTimeout } from '@carillon/core/with-timeout';
+import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import { isChangedByConnect } from '@carillon/store/device-ways';
 import type { ConnectingDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
@@ -139,9 +139,11 @@ async function authenticateDevice(
     if (device === undefined || device.deletedAt !== undefined) {
       return rejectCredentials(CONNACK.notAuthorized);
     }
-    // Awaited: a push that is accepted after the CONNACK goes by MQTT.
+    // Awaited: a push that is accepted after the CONNACK goes by MQTT. A failed write is repeated with a later ping.
     if (isChangedByConnect(device))
-      await withTimeout(devices.markConnected(token), LOOKUP_TIMEOUT_MS, 'MongoDB');
+      await resultWithin(devices.markConnected(token), LOOKUP_TIMEOUT_MS, undefined).catch(
+        () => undefined,
+      );
     return { isAuthenticated: true, request, device };
   } catch {
     if (isSigned) return { isAuthenticated: true, request, device: undefined };

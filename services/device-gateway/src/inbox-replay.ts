@@ -73,7 +73,7 @@ export function createInboxReplay(context: {
     const device = await devices.findForConnect(token);
     iosApps.record(device);
     if (device === undefined || device.deletedAt !== undefined) return false;
-    if (isChangedByConnect(device)) await devices.markConnected(token);
+    if (isChangedByConnect(device)) await devices.markConnected(token).catch(() => undefined);
     const connection = connections.find(token);
     if (connection !== undefined) connections.assignApp(connection, device.app);
     return true;

@@ -119,9 +119,10 @@ function readSavedOutcomes(
     const outcome = saved[position] || OUTCOMES.pending;
     const isErased = outcome === OUTCOMES.pending && tokens[position] === ERASED_TOKEN;
     if (hasBit(got, position)) take(position, OUTCOMES.delivered);
-    // An earlier attempt has left them to the fallback, which has ended.
+    else if (isErased) take(position, OUTCOMES.gone);
+    else if (outcome !== OUTCOMES.pending) take(position, outcome);
+    // An earlier attempt has left them to the fallback, which has answered.
     else if (hasBit(sent, position)) take(position, OUTCOMES.inbox);
-    else if (hasBit(refused, position)) take(position, OUTCOMES.offered);
-    else take(position, isErased ? OUTCOMES.gone : outcome);
+    else take(position, position in refused ? OUTCOMES.offered : OUTCOMES.pending);
   }
 }

@@ -185,9 +185,14 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
     const isReleased = await releaseClaim(resources, run, retryAfterMs);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
+  const { tokens, outcomes } = batchOutcomes;
+  const unreached = await scheduleFallback(resources, push, batch, tokens, outcomes);
+  for (const [position, token] of tokens.entries())
+    if (unreached.has(token)) outcomes[position] = failureCode('inbox-full');
+  // Saved before they are reported: the next claim would take a row that has ended for a newer push's.
+  if (run.reportAnswers !== undefined) await saveProgress(resources, run, undefined);
+  if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   const settlement = batchOutcomes.toSettlement();
-  await scheduleFallback(resources, push, batch, batchOutcomes.tokens, settlement.outcomes);
-  await run.reportAnswers?.();
   const result = createResult('settled', batch, batchOutcomes);
   await settleBatch(resources, run, settlement);
   return result;
@@ -380,7 +385,7 @@ async function settleBatch(
   if (settled === undefined) return;
   failpoint('settled');
   outcomeCounter.count(settlement);
-  await removeStaleRows(store, push, batchOutcomes, { batch, got: settled.got });
+  await removeStaleRows(store, push, batchOutcomes, { batch, settled });
   if (!isPushComplete && mayCompletePush(batch, outcomes, settled))
     void producers.checkCompletion([push._id]);
 }
@@ -390,7 +395,7 @@ async function removeStaleRows(
   { inbox }: Pick<Store, 'inbox'>,
   push: SendablePush,
   { tokens, outcomes }: Pick<BatchOutcomes, 'tokens' | 'outcomes'>,
-  { batch, got }: { batch: LeasedBatch; got: Record<string, number> },
+  { batch, settled: { got, done } }: { batch: LeasedBatch; settled: SettledBatch },
 ): Promise<void> {
   const mayHaveRow = batch.work.channel === 'mqtt' && batch.work.tries > 1;
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
@@ -400,8 +405,11 @@ async function removeStaleRows(
     const token = tokens[position] ?? '';
     const isInInbox = outcomes[position] === OUTCOMES.inbox;
     const isObsolete = mayHaveRow && OUTCOMES_WITHOUT_ROW.includes(outcomes[position] ?? 0);
-    if (isInInbox ? !hasBit(got, position) : !isObsolete) continue;
-    const rows = isInInbox ? acknowledgedRows : obsoleteRows;
+    const isAcknowledged = isInInbox && hasBit(got, position);
+    // The fallback has ended the row, and this attempt has written it again.
+    const hasFallback = isInInbox && hasBit(done, position);
+    if (!isAcknowledged && !hasFallback && !isObsolete) continue;
+    const rows = isAcknowledged ? acknowledgedRows : obsoleteRows;
     rows.push(rowId({ token, push: push._id, ...collapse }));
   }
   if (acknowledgedRows.length > 0) {
@@ -423,7 +431,7 @@ function mayCompletePush(
 ): boolean {
   if (isBatchId(id)) return true;
   const isDecided = (position: number) =>
-    [got, sent, refused].some((bits) => hasBit(bits, position));
+    hasBit(got, position) || hasBit(sent, position) || position in refused;
   return outcomes.every((code, position) => !isUndecided(code) || isDecided(position));
 }
 

@@ -1,14 +1,18 @@
 import { hasBit, joinTokens, toBitWords } from '@carillon/core/batch';
 import { failpoint } from '@carillon/core/failpoint';
 import { fallbackBatchId } from '@carillon/core/ids';
-import { isFailure, OUTCOMES } from '@carillon/core/outcomes';
+import { failureCode, isFailure, OUTCOMES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
+import type { BatchDocument, DeferredEntry } from '@carillon/store/documents';
 import { rowId } from '@carillon/store/inbox';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './app-settings.ts';
 import type { BatchOutcomes } from './batch-outcomes.ts';
 import type { LeasedBatch } from './channel.ts';
+
+/** Ends of a recipient that was offered to a fallback, but for failures and acceptance. */
+const ENDS_OFFERED: readonly number[] = [OUTCOMES.gone, OUTCOMES.superseded];
 
 /** Resources that fallbacks use. */
 interface FallbackResources {
@@ -19,63 +23,91 @@ interface FallbackResources {
 /**
  * Creates the fallback batch of an MQTT batch before that is closed: recipients that haven't acknowledged and have an
  * FCM token, due after the app's delay. Their inbox rows stay, and stay responsible for them. It also has those whose
- * inbox was full, which have nothing else. The id is the batch's with a suffix, so that a batch delivered twice has one
- * fallback.
+ * inbox was full, which have nothing else and are due at once. The id is the batch's with a suffix, so that a batch
+ * delivered twice has one fallback.
  *
  * @param outcomes of the batch's recipients, by position
+ * @returns those of full inboxes that are not in the fallback: they have failed
  */
 export async function scheduleFallback(
-  {
-    store,
-    producers,
-    getAppSettings,
-  }: FallbackResources & { producers: Pick<Producers, 'deliver'> },
+  resources: FallbackResources & { producers: Pick<Producers, 'deliver'> },
   push: SendablePush,
   { id, work }: LeasedBatch,
   tokens: readonly string[],
   outcomes: Uint8Array,
-): Promise<void> {
-  if (work.channel !== 'mqtt') return;
+): Promise<ReadonlySet<string>> {
+  if (work.channel !== 'mqtt') return new Set();
+  const { store, producers } = resources;
   const tokensWith = (code: number) => tokens.filter((_, position) => outcomes[position] === code);
   const offered = tokensWith(OUTCOMES.offered);
-  const { fcm } = outcomes.includes(OUTCOMES.inbox)
-    ? await getAppSettings(push.app)
-    : { fcm: undefined };
-  const delayMs = fcm === undefined || fcm === 'first' ? 0 : fcm * 1_000;
-  const dueAtMs = (push.dueAt ?? push.acceptedAt).getTime() + delayMs;
-  const isInTime = fcm !== undefined && dueAtMs < push.sendUntil.getTime();
-  const unacknowledged = isInTime ? tokensWith(OUTCOMES.inbox) : [];
-  const tried = [...unacknowledged, ...offered];
-  if (tried.length === 0) return;
-  const reachable = (await store.devices.filterWithFcmToken(push.app, tried)).sort();
-  if (reachable.length === 0) return;
-  const isOffered = new Set(offered);
-  const full = reachable.flatMap((token, position) => (isOffered.has(token) ? [position] : []));
-  // A device whose inbox is full waits for nothing.
-  const waitMs = full.length === reachable.length ? 0 : dueAtMs - store.clock.now();
-  failpoint('fallback');
-  await store.batches.insertIfAbsent([
-    {
-      _id: fallbackBatchId(id),
-      push: push._id,
-      app: push.app,
-      from: reachable[0] ?? '',
-      to: reachable.at(-1) ?? '',
-      work: {
-        state: 'ready',
-        channel: 'fcm',
-        fallback: true,
-        at: new Date(store.clock.now() + Math.max(waitMs, 0)),
-        tries: 0,
-        n: reachable.length,
-        tokens: joinTokens(reachable),
-        ...(full.length > 0 && { full: Object.fromEntries(toBitWords(full)) }),
-      },
+  const inInbox = tokensWith(OUTCOMES.inbox);
+  const dueAtMs = inInbox.length === 0 ? undefined : await findDueMs(resources, push);
+  const tried = dueAtMs === undefined ? offered : [...inInbox, ...offered];
+  if (tried.length === 0) return new Set();
+  const reachable = await store.devices.filterWithFcmToken(push.app, tried);
+  if (reachable.length > 0) {
+    const batch = buildFallback(push, id, reachable, new Set(offered), {
+      nowMs: store.clock.now(),
+      dueAtMs: dueAtMs ?? 0,
+    });
+    failpoint('fallback');
+    await store.batches.insertIfAbsent([batch]);
+    failpoint('fallback-inserted');
+    // A later one is found when it is due.
+    if (batch.work.at.getTime() <= store.clock.now()) void producers.deliver(batch._id, 'fcm');
+  }
+  if (offered.length === 0) return new Set();
+  // An earlier attempt may have inserted one without them.
+  const stored = new Set(await store.batches.listTokens(fallbackBatchId(id)));
+  return new Set(offered.filter((token) => !stored.has(token)));
+}
+
+/** Returns when recipients that have not acknowledged are due over FCM; undefined if they are not sent over it. */
+async function findDueMs(
+  { getAppSettings }: FallbackResources,
+  push: SendablePush,
+): Promise<number | undefined> {
+  const { fcm } = await getAppSettings(push.app);
+  if (fcm === undefined) return undefined;
+  const startMs = (push.dueAt ?? push.acceptedAt).getTime();
+  const dueAtMs = startMs + (fcm === 'first' ? 0 : fcm * 1_000);
+  return dueAtMs < push.sendUntil.getTime() ? dueAtMs : undefined;
+}
+
+/** @param reachable recipients with an FCM token; those in `offered` wait for nothing */
+function buildFallback(
+  push: SendablePush,
+  id: string,
+  reachable: readonly string[],
+  offered: ReadonlySet<string>,
+  { nowMs, dueAtMs }: { nowMs: number; dueAtMs: number },
+): BatchDocument {
+  const tokens = [...reachable].sort();
+  const full: number[] = [];
+  const later: DeferredEntry[] = [];
+  for (const [position, token] of tokens.entries()) {
+    if (offered.has(token)) full.push(position);
+    else if (dueAtMs > nowMs) later.push([position, dueAtMs, 0]);
+  }
+  const isMixed = full.length > 0 && later.length > 0;
+  return {
+    _id: fallbackBatchId(id),
+    push: push._id,
+    app: push.app,
+    from: tokens[0] ?? '',
+    to: tokens.at(-1) ?? '',
+    work: {
+      state: 'ready',
+      channel: 'fcm',
+      fallback: true,
+      at: new Date(full.length > 0 ? nowMs : Math.max(dueAtMs, nowMs)),
+      tries: 0,
+      n: tokens.length,
+      tokens: joinTokens(tokens),
+      ...(full.length > 0 && { full: Object.fromEntries(toBitWords(full)) }),
+      ...(isMixed && { later }),
     },
-  ]);
-  failpoint('fallback-inserted');
-  // A later one is found when it is due.
-  if (waitMs <= 0) void producers.deliver(fallbackBatchId(id), 'fcm');
+  };
 }
 
 /** Ends recipients of a fallback that have acknowledged since, or got a newer push of the collapse key. */
@@ -119,24 +151,25 @@ export function createAnswerReport(
   }
 
   return async () => {
-    const positions = [...outcomes.keys()].filter((position) => {
-      const code = outcomes[position] ?? OUTCOMES.pending;
-      const isRefused = hasBit(full, position) && (isFailure(code) || code === OUTCOMES.gone);
-      return !reported.has(position) && (code === OUTCOMES.sent || isRefused);
-    });
-    if (positions.length === 0) return;
-    const tokensOf = (isSent: boolean) =>
-      positions.flatMap((position) =>
-        (outcomes[position] === OUTCOMES.sent) === isSent ? [tokens[position] ?? ''] : [],
-      );
-    const sent = tokensOf(true);
+    const sent: number[] = [];
+    const refused: { token: string; code: number }[] = [];
+    for (const [position, code] of outcomes.entries()) {
+      if (reported.has(position)) continue;
+      const token = tokens[position] ?? '';
+      if (code === OUTCOMES.sent) sent.push(position);
+      else if (hasBit(full, position) && ENDS_OFFERED.includes(code)) refused.push({ token, code });
+      else if (hasBit(full, position) && isFailure(code))
+        refused.push({ token, code: failureCode('inbox-full') });
+      else continue;
+      reported.add(position);
+    }
+    if (sent.length + refused.length === 0) return;
+    const sentTokens = sent.map((position) => tokens[position] ?? '');
+    const done = await filterEnding(sentTokens);
     const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
-    const ending = await filterEnding(sent);
-    const rowIds = ending.map((token) => rowId({ token, push: push._id, ...collapse }));
+    const rowIds = done.map((token) => rowId({ token, push: push._id, ...collapse }));
     // The batch that it is for has its id without the suffix.
-    const primary = id.slice(0, -1);
-    const answers = { push: push._id, sent, refused: tokensOf(false), rowIds };
-    await store.receipts.recordFallback(primary, answers);
-    for (const position of positions) reported.add(position);
+    const answers = { push: push._id, sent: sentTokens, done, rowIds, refused };
+    await store.receipts.recordFallback(id.slice(0, -1), answers);
   };
 }
