@@ -191,7 +191,7 @@ function providerTable(): string {
       [
         'requests in flight of a worker',
         `${providerWindowOf('apns')} to each environment`,
-        `${providerWindowOf('fcm')} to each platform`,
+        `${providerWindowOf('fcm')}`,
         `${providerWindowOf('web-push')} to each push service`,
       ],
       [

@@ -15,7 +15,7 @@ export const fcm = {
   platforms: [],
   isTracked: false,
   provider: {
-    /** Each request has an HTTP/1.1 connection to itself: as many connections for Android, and again for iOS. */
+    /** Each request has an HTTP/1.1 connection to itself, so this is the number of connections too. */
     window: 100,
     address: z.object({
       channel: z.literal('fcm'),

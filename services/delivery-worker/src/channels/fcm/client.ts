@@ -37,8 +37,7 @@ export const fcm: ProviderChannel = {
 function connect(secret: SecretOf<'fcm'>): ProviderClient {
   const httpPool = createHttpPool({
     origin: FCM_ORIGIN,
-    // A window for each upstream.
-    maxConnections: 2 * descriptor.provider.window,
+    maxConnections: descriptor.provider.window,
     deadlineMs: DEADLINE_MS,
     gateway: secret.gateway,
   });
@@ -82,7 +81,7 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
   }
 
   return {
-    // The project's own key for APNs may be missing or wrong, which stops no Android device.
+    // The project's own key for APNs may be missing or wrong, which stops no Android device. Both share the connections.
     upstreamKeyOf: (address) => (isApple(address) ? 'fcm-to-apns' : 'fcm'),
     prepare(push, maySend) {
       const encodeFor = createEncoder(push);
