@@ -3,6 +3,7 @@ import { mayGoByFcm, type ProviderAddress } from '@carillon/core/channels';
 import type { Collection, Document } from 'mongodb';
 import type { ConnectingDevice, Recipient } from './devices.ts';
 import type { DeviceDocument } from './documents.ts';
+import { IS_NOT_FORMER } from './former-devices.ts';
 
 /**
  * Returns the way of a device that registers, for its document.
@@ -33,7 +34,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
     'mark-connected',
     async (tokens) => {
       const isAndroid = { $eq: ['$platform', 'android'] };
-      await devices.updateMany({ _id: { $in: tokens } }, [
+      await devices.updateMany({ _id: { $in: tokens }, ...IS_NOT_FORMER }, [
         {
           $set: {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },

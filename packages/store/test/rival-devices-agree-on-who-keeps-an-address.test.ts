@@ -1,6 +1,7 @@
 import { expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
-import { createDevices, DeletedDeviceError } from '../src/devices.ts';
+import { DeletedDeviceError } from '../src/device-registration.ts';
+import { createDevices } from '../src/devices.ts';
 import type { DeviceDocument } from '../src/documents.ts';
 import { useCrossings } from './crossings.ts';
 import { APP } from './document-fixtures.ts';

@@ -1,8 +1,9 @@
-import { hasBit, joinTokens, toBitWords } from '@carillon/core/batch';
+import { hasBit } from '@carillon/core/batch';
 import { failpoint } from '@carillon/core/failpoint';
 import { fallbackBatchId } from '@carillon/core/ids';
 import { isFailure, OUTCOMES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
+import { createFallbackBatch } from '@carillon/store/fallback-batch';
 import { rowId } from '@carillon/store/inbox';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
@@ -54,24 +55,10 @@ export async function scheduleFallback(
   // A device whose inbox is full waits for nothing.
   const waitMs = full.length === reachable.length ? 0 : dueAtMs - store.clock.now();
   failpoint('fallback');
+  const at = new Date(store.clock.now() + Math.max(waitMs, 0));
+  const { _id, app } = push;
   await store.batches.insertIfAbsent([
-    {
-      _id: fallbackBatchId(id),
-      push: push._id,
-      app: push.app,
-      from: reachable[0] ?? '',
-      to: reachable.at(-1) ?? '',
-      work: {
-        state: 'ready',
-        channel: 'fcm',
-        fallback: true,
-        at: new Date(store.clock.now() + Math.max(waitMs, 0)),
-        tries: 0,
-        n: reachable.length,
-        tokens: joinTokens(reachable),
-        ...(full.length > 0 && { full: Object.fromEntries(toBitWords(full)) }),
-      },
-    },
+    createFallbackBatch({ id, push: _id, app, tokens: reachable, full, at }),
   ]);
   failpoint('fallback-inserted');
   // A later one is found when it is due.
