@@ -48,15 +48,9 @@ interface Collaborators {
  */
 export function createDeletedDevices(db: Db, collaborators: Collaborators) {
   const devices = db.collection<DeviceDocument>('devices');
-  const markDeleted = createMarkDeleted(devices, collaborators);
+  const { markDeleted, markAllDeleted } = createMarks(devices, collaborators);
   return {
-    /**
-     * Deletes an app's device: from then on its requests and connections are rejected.
-     *
-     * @returns false if the app has no such device
-     */
-    markDeleted: async (app: string, token: string): Promise<boolean> =>
-      (await markDeleted(app, { _id: token })) === 1,
+    markDeleted,
 
     /**
      * Deletes former devices, those that were replaced first: no push is stored any more that was sent to them before. Returns
@@ -72,11 +66,11 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
         .limit(limit)
         .toArray();
       for (const [app, some] of Map.groupBy(found, (device) => device.app))
-        await markDeleted(app, { _id: { $in: some.map(({ _id }) => _id) } });
+        await markAllDeleted(app, { _id: { $in: some.map(({ _id }) => _id) } });
       return found.length;
     },
 
-    clearLeftovers: createClearLeftovers(db, collaborators, markDeleted),
+    clearLeftovers: createClearLeftovers(db, collaborators, { markDeleted, markAllDeleted }),
 
     /** Lists deleted and former devices that aren't cleared yet. */
     listUncleared: async (limit: number): Promise<{ app: string; token: string }[]> => {
@@ -91,19 +85,29 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
   };
 }
 
-type MarkDeleted = ReturnType<typeof createMarkDeleted>;
+type Marks = ReturnType<typeof createMarks>;
 
-/** Creates the function that deletes those of an app's devices that match and are there, and returns how many. */
-function createMarkDeleted(
+function createMarks(
   devices: Collection<DeviceDocument>,
   { knownWebhooks }: Pick<Collaborators, 'knownWebhooks'>,
 ) {
-  return async (app: string, filter: Filter<DeviceDocument>): Promise<number> => {
-    const { modifiedCount } = await devices.updateMany(
-      { ...filter, app, deletedAt: { $exists: false } },
-      buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted')),
-    );
-    return modifiedCount;
+  const isThere = { deletedAt: { $exists: false } };
+  const buildUpdate = (app: string) =>
+    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'));
+  return {
+    /**
+     * Deletes an app's device: from then on its requests and connections are rejected.
+     *
+     * @returns false if the app has no such device
+     */
+    async markDeleted(app: string, token: string): Promise<boolean> {
+      const filter = { _id: token, app, ...isThere };
+      return (await devices.updateOne(filter, buildUpdate(app))).modifiedCount === 1;
+    },
+    /** Deletes those of an app's devices that match. */
+    async markAllDeleted(app: string, filter: Filter<DeviceDocument>): Promise<void> {
+      await devices.updateMany({ ...filter, app, ...isThere }, buildUpdate(app));
+    },
   };
 }
 
@@ -114,7 +118,7 @@ function createMarkDeleted(
 function createClearLeftovers(
   db: Db,
   { subscriptions, receipts, formerDevices }: Collaborators,
-  markDeleted: MarkDeleted,
+  { markDeleted, markAllDeleted }: Marks,
 ) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
@@ -139,7 +143,7 @@ function createClearLeftovers(
     const { _id, app } = former;
     const cleared = await formerDevices.handOver(former);
     if (cleared === undefined) {
-      await markDeleted(app, { _id });
+      await markDeleted(app, _id);
       return undefined;
     }
     const isThere = { _id, deletedAt: { $exists: false } };
@@ -159,7 +163,7 @@ function createClearLeftovers(
     }
     await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
     const pushes = await recordInboxAsGone(token);
-    await markDeleted(app, { replacedBy: token });
+    await markAllDeleted(app, { replacedBy: token });
     if (device?.replacedBy !== undefined) {
       const successor = { _id: device.replacedBy, replaces: token };
       await devices.updateOne(successor, { $unset: { replaces: true } });

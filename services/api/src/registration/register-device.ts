@@ -52,9 +52,7 @@ export async function registerDevice(
   const options = { usesFcm: usesFcmForAndroid(app), deviceIdHash };
   const known = await findKnownDevice(store, context, app._id, request, deviceIdHash);
   const renewed =
-    known === undefined
-      ? undefined
-      : await renewDevice(store, app._id, known, provider, options);
+    known === undefined ? undefined : await renewDevice(store, app._id, known, provider, options);
   const { token, replaced } =
     renewed ?? (await store.devices.register(app._id, request.platform, provider, options));
   await context.clearDevices(app._id, replaced);
