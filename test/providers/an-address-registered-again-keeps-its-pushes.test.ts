@@ -226,9 +226,12 @@ test('with a wrong proof the phone is a new device', async () => {
   ];
   for (const proof of proofs)
     expect((await register({ ...android(newText()), ...proof })).token).not.toBe(device.token);
-  // Credentials of a device of another platform.
-  const { token } = await register({ platform: 'electron', ...device, deviceId });
-  expect(token).not.toBe(device.token);
+  // Valid ones, for a device of another platform or of another app.
+  const { app: appId } = await fixture.tenant();
+  for (const fields of [{ platform: 'electron' }, { ...android(newText()), appId }]) {
+    const other = await register({ ...fields, ...device, deviceId });
+    expect(other.token).not.toBe(device.token);
+  }
 });
 
 test.each<[phone: string, platform: string, newAddress: () => object]>([

@@ -1,9 +1,16 @@
 import { createBatcher } from '@carillon/core/batcher';
-import { mayGoByFcm, type ProviderAddress } from '@carillon/core/channels';
+import { mayGoByFcm, type Platform, type ProviderAddress, type Way } from '@carillon/core/channels';
 import type { Collection, Document } from 'mongodb';
-import type { ConnectingDevice, Recipient } from './devices.ts';
 import type { DeviceDocument } from './documents.ts';
 import { IS_NOT_FORMER } from './former-devices.ts';
+
+/** A device as a recipient. */
+export interface Recipient {
+  token: string;
+  platform: Platform;
+  /** Absent: the way of the platform. */
+  way?: Way;
+}
 
 /**
  * Returns the way of a device that registers, for its document.
@@ -24,7 +31,11 @@ export function buildNextWay(address: Pick<ProviderAddress, 'channel'> | undefin
 }
 
 /** Checks whether a connect of a device over MQTT changes what is stored of it. */
-export function isChangedByConnect({ platform, way, uninstalled }: ConnectingDevice): boolean {
+export function isChangedByConnect({
+  platform,
+  way,
+  uninstalled,
+}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'>): boolean {
   return (platform === 'android' && way !== 'mqtt') || uninstalled === true;
 }
 

@@ -1,24 +1,15 @@
 import { createBatcher } from '@carillon/core/batcher';
-import type { Platform, Way } from '@carillon/core/channels';
 import { LIMITS } from '@carillon/core/limits';
 import type { Collection, Db } from 'mongodb';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import { createRegistration, type DeviceTables } from './device-registration.ts';
-import { createDeviceWays } from './device-ways.ts';
+import { createDeviceWays, type Recipient } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
 import { IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
 import { buildDeviceMark } from './notify-mark.ts';
-
-/** A device as a recipient. */
-export interface Recipient {
-  token: string;
-  platform: Platform;
-  /** Absent: the way of the platform. */
-  way?: Way;
-}
 
 /** The fields of a device that a connect needs. */
 export type ConnectingDevice = Pick<

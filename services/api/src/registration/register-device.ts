@@ -77,7 +77,7 @@ async function findKnownDevice(
   { token, auth, platform }: RegisterRequest,
   deviceIdHash: string | undefined,
 ): Promise<string | undefined> {
-  if (typeof token === 'string' && typeof auth === 'string') {
+  if (token !== undefined && auth !== undefined) {
     const device = await authenticateDevice(store, context, token, auth).catch(ignoreRejection);
     if (device?.app === app && device.platform === platform) return token;
   }
@@ -121,7 +121,7 @@ export function parsePhoneAddress(
   platform: 'android' | 'ios',
   { pushToken, pushEnvironment: environment, pushBundle: bundle, fcmToken }: PhoneAddress,
 ): ProviderAddress | undefined {
-  if (typeof fcmToken === 'string')
+  if (fcmToken !== undefined)
     return { channel: 'fcm', address: fcmToken, ...(platform === 'ios' && { isApple: true }) };
   if (typeof pushToken !== 'string' || environment === undefined || bundle === undefined)
     return undefined;

@@ -43,7 +43,7 @@ export interface PhoneAddress {
   pushToken?: string | null | undefined;
   pushEnvironment?: 'development' | 'production' | undefined;
   pushBundle?: string | undefined;
-  fcmToken?: string | null | undefined;
+  fcmToken?: string | undefined;
 }
 
 const hasCompleteAppleAddress = (value: PhoneAddress) =>
@@ -55,7 +55,7 @@ const INCOMPLETE_APPLE_ADDRESS = {
 };
 
 const hasOneAddress = ({ pushToken, fcmToken: other }: PhoneAddress) =>
-  typeof pushToken !== 'string' || typeof other !== 'string';
+  typeof pushToken !== 'string' || other === undefined;
 const TWO_ADDRESSES = {
   message: 'must not be set together with a pushToken',
   path: ['fcmToken'],
@@ -86,10 +86,10 @@ const appName = z.string().min(1).max(255).optional();
 
 /** Fields by which an installation shows that it is a device which is registered already. */
 const proofFields = {
-  token: z.string().nullish().meta({
+  token: z.string().optional().meta({
     description: 'Token of the device that the installation is, with its `auth`.',
   }),
-  auth: z.string().nullish().meta({
+  auth: z.string().optional().meta({
     description: 'Auth key of that device. If the two are not valid, they are ignored.',
   }),
   deviceId: z.string().min(16).max(128).optional().meta({
@@ -182,7 +182,7 @@ export const deviceTokenRequest = z
     token,
     auth,
     ...appleAddressFields,
-    fcmToken: fcmToken.nullish().meta({ description: 'FCM registration token.' }),
+    fcmToken: fcmToken.optional().meta({ description: 'FCM registration token.' }),
   })
   .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
   .refine(hasOneAddress, TWO_ADDRESSES)
