@@ -16,6 +16,7 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
 import { openRedis } from '../support/redis.ts';
+import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
 /** More than a batch. */
@@ -92,17 +93,22 @@ async function sendToInboxes(): Promise<void> {
   await untilCounts(older, { superseded: 1 });
 }
 
-/** A device that registers again is another one, and the first is gone. */
-async function replaceDevice(): Promise<void> {
-  const body = { appId: tenant.app, platform: 'android', fcmToken: randomUUID() };
-  const register = () => tenant.api<{ token: string }>('POST', '/register', body);
-  const lost = await push((await register()).json.token);
-  await untilCounts(lost, { inbox: 1 });
-  await register();
-  await untilCounts(lost, { gone: 1 });
+/** A device that registers again is another one, and FCM gets the push in the inbox of the first; a deleted one is gone. */
+async function replaceAndDelete(): Promise<void> {
+  const { dev, api } = tenant;
+  const before = await registerDevice(dev, 'android');
+  const { token: deleted } = await fleet.offline();
+  const lost = await push([before.token, deleted]);
+  await untilCounts(lost, { inbox: 2 });
+  const fcmToken = randomUUID();
+  expect((await api('POST', '/devices/token', { ...before, fcmToken })).status).toBe(200);
+  const again = { appId: tenant.app, platform: 'android', fcmToken };
+  expect((await api('POST', '/register', again)).status).toBe(200);
+  expect((await api('DELETE', `/devices/${deleted}`)).status).toBe(200);
+  await untilCounts(lost, { sent: 1, gone: 1 });
 }
 
-/** FCM reaches one of the devices, and none acknowledges. */
+/** FCM reaches one of the devices, and the other does not connect. */
 async function expire(): Promise<void> {
   const android = await registerAndroid(tenant.dev);
   const { token } = await fleet.offline();
@@ -139,6 +145,7 @@ const BY_CHANNEL = {
   'mqtt deleted': 1,
   'mqtt superseded': 1,
   'mqtt gone': 1,
+  'fcm sent': 1,
   'apns sent': IPHONES + 1,
   'apns failed': 1,
   'web-push sent': 1,
@@ -150,7 +157,7 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
   await sendOverProviders();
   await expire();
   await sendToInboxes();
-  await replaceDevice();
+  await replaceAndDelete();
   await untilFinished();
   const byOutcome = await sumOutcomes();
   let scrapes: Scrape[] = [];

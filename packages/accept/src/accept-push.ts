@@ -10,7 +10,7 @@ import { processCounts } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
-import type { Recipient } from '@carillon/store/devices';
+import type { Recipient } from '@carillon/store/device-ways';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
 import { PushIdInUse } from '@carillon/store/pushes';

@@ -30,6 +30,7 @@ export async function getDeviceDetails(
     store.inbox.count(token),
   ]);
   const { app, platform, registeredAt, lastActiveAt, provider, uninstalled, unsubscribed } = device;
+  const { replacedBy, replaces } = device;
   return {
     ...{ token, app, platform, presence, subscriptions, inbox },
     registeredAt: registeredAt.getTime(),
@@ -39,6 +40,8 @@ export async function getDeviceDetails(
     }),
     ...(uninstalled && { uninstalled }),
     ...(unsubscribed && { unsubscribed }),
+    ...(replacedBy !== undefined && { replacedBy }),
+    ...(replaces !== undefined && { replaces }),
   };
 }
 

@@ -2,6 +2,15 @@ import { createBatcher } from '@carillon/core/batcher';
 import { mayGoByFcm, type Platform, type ProviderAddress, type Way } from '@carillon/core/channels';
 import type { Collection, Document } from 'mongodb';
 import type { DeviceDocument } from './documents.ts';
+import { IS_NOT_FORMER } from './former-devices.ts';
+
+/** A device as a recipient. */
+export interface Recipient {
+  token: string;
+  platform: Platform;
+  /** Absent: the way of the platform. */
+  way?: Way;
+}
 
 /**
  * Returns the way of a device that registers, for its document.
@@ -36,7 +45,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
     'mark-connected',
     async (tokens) => {
       const isAndroid = { $eq: ['$platform', 'android'] };
-      await devices.updateMany({ _id: { $in: tokens } }, [
+      await devices.updateMany({ _id: { $in: tokens }, ...IS_NOT_FORMER }, [
         {
           $set: {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },

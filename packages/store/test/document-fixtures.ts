@@ -79,13 +79,14 @@ export async function insertDocuments(
 
 /** Creates the unique indexes of keys and addresses, without which a second one is not refused. */
 export async function createUniqueIndexes(db: Db): Promise<void> {
-  for (const [collection, field] of [
+  for (const [collection, field, ...others] of [
     ['pushes', 'idempotency.key'],
-    ['devices', 'provider.address'],
+    ['devices', 'provider.address', 'provider.formerOf'],
   ] as const) {
     const partialFilterExpression = { [field]: { $exists: true } };
     const options = { unique: true, partialFilterExpression };
-    await db.collection(collection).createIndex({ app: 1, [field]: 1 }, options);
+    const fields = ['app', field, ...others].map((name) => [name, 1] as const);
+    await db.collection(collection).createIndex(Object.fromEntries(fields), options);
   }
 }
 

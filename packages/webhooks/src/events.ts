@@ -123,7 +123,7 @@ function buildEndEvent(report: ClaimedReport, progress: ReportProgress): Pending
 
 function buildDeviceEvents(report: ClaimedReport, progress: ReportProgress): PendingEvent[] {
   if (report.kind !== 'devices') return [];
-  const { platform, registeredAt } = report.document;
+  const { platform, registeredAt, replaces } = report.document;
   const { events = [], times = [] } = report.entry;
   // A device may be uninstalled more than once.
   const timeOf = (event: DeviceEvent) =>
@@ -132,7 +132,10 @@ function buildDeviceEvents(report: ClaimedReport, progress: ReportProgress): Pen
     body: {
       id: `${report.id}.${timeOf(event)}.${event}`,
       type: `device.${event}` as const,
-      data: { token: report.id, platform, registeredAt: registeredAt.toISOString() },
+      data: {
+        ...{ token: report.id, platform, registeredAt: registeredAt.toISOString() },
+        ...(event === 'registered' && replaces !== undefined && { replaces }),
+      },
     },
     apply() {
       progress.events = [...(progress.events ?? []), event];

@@ -13,7 +13,12 @@ import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
 /** Fields of the API's device response (specification 4.4) that are shown to people. */
 const deviceResponse = z.object({
-  device: z.object({ date: z.number(), platform: z.string() }),
+  device: z.object({
+    date: z.number(),
+    platform: z.string(),
+    replaced_by: z.string().optional(),
+    replaces: z.string().optional(),
+  }),
   presence: z.object({
     online: z.boolean(),
     last_active: z.object({ date: z.number(), seconds_ago: z.number() }),
@@ -143,6 +148,8 @@ function describeDevice(token: string, text: string): string[] {
   const { date, seconds_ago } = presence.last_active;
   return [
     `Device ${token}: ${device.platform}, registered ${formatTimestamp(device.date)}.`,
+    ...(device.replaced_by === undefined ? [] : [`Replaced by ${device.replaced_by}.`]),
+    ...(device.replaces === undefined ? [] : [`Replaces ${device.replaces}.`]),
     ...listFlags(presence).map((flag) => `A delivery failed because the device is ${flag}.`),
     `${presence.online ? 'Online' : 'Offline'}, last active ${formatTimestamp(date)} (${seconds_ago} s ago).`,
     `Topics: ${lists.subscriptions.join(', ') || 'none'}.`,

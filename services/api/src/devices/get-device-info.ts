@@ -38,7 +38,12 @@ export async function getDeviceInfo(
   const { device, topics, pendingPushes } = overview;
   const pending = await listPendingNotifications(store, request, pendingPushes);
   const head = JSON.stringify({
-    device: { date: toUnixSeconds(device.registeredAt), platform: device.platform },
+    device: {
+      date: toUnixSeconds(device.registeredAt),
+      platform: device.platform,
+      ...(device.replacedBy !== undefined && { replaced_by: device.replacedBy }),
+      ...(device.replaces !== undefined && { replaces: device.replaces }),
+    },
     subscriptions: topics,
     presence: buildPresence(device, online, store.clock.now()),
   });

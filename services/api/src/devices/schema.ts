@@ -41,7 +41,17 @@ export const presenceResponse = z
 /** Response of GET /devices/<device_token> (specification 4.4). */
 export const deviceResponse = z
   .looseObject({
-    device: z.looseObject({ date: seconds, platform: z.enum(PLATFORMS) }),
+    device: z.looseObject({
+      date: seconds,
+      platform: z.enum(PLATFORMS),
+      replaced_by: z.string().optional().meta({
+        description:
+          'Token of the device that has registered the provider address of this one. Pushes to this one still go to the address.',
+      }),
+      replaces: z.string().optional().meta({
+        description: 'Token of the device whose provider address this one has registered.',
+      }),
+    }),
     subscriptions: z
       .array(z.string())
       .meta({ description: 'Topics that the device is subscribed to.' }),

@@ -1,9 +1,9 @@
-import { hasBit, joinTokens, toBitWords } from '@carillon/core/batch';
+import { hasBit } from '@carillon/core/batch';
 import { failpoint } from '@carillon/core/failpoint';
 import { fallbackBatchId } from '@carillon/core/ids';
 import { failureCode, isFailure, OUTCOMES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
-import type { BatchDocument, DeferredEntry } from '@carillon/store/documents';
+import { createFallbackBatch } from '@carillon/store/fallback-batch';
 import { rowId } from '@carillon/store/inbox';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
@@ -46,15 +46,15 @@ export async function scheduleFallback(
   if (tried.length === 0) return new Set();
   const reachable = await store.devices.filterWithFcmToken(push.app, tried);
   if (reachable.length > 0) {
-    const batch = buildFallback(push, id, reachable, new Set(offered), {
-      nowMs: store.clock.now(),
-      dueAtMs: dueAtMs ?? 0,
-    });
+    const nowMs = store.clock.now();
+    const times = { dueAtMs: dueAtMs ?? nowMs, nowMs };
+    const of = { id, push: push._id, app: push.app, offered: new Set(offered) };
+    const batch = createFallbackBatch({ ...of, ...times, tokens: reachable });
     failpoint('fallback');
     await store.batches.insertIfAbsent([batch]);
     failpoint('fallback-inserted');
     // A later one is found when it is due.
-    if (batch.work.at.getTime() <= store.clock.now()) void producers.deliver(batch._id, 'fcm');
+    if (batch.work.at.getTime() <= nowMs) void producers.deliver(batch._id, 'fcm');
   }
   if (offered.length === 0) return new Set();
   // An earlier attempt may have inserted one without them.
@@ -72,42 +72,6 @@ async function findDueMs(
   const startMs = (push.dueAt ?? push.acceptedAt).getTime();
   const dueAtMs = startMs + (fcm === 'first' ? 0 : fcm * 1_000);
   return dueAtMs < push.sendUntil.getTime() ? dueAtMs : undefined;
-}
-
-/** @param reachable recipients with an FCM token; those in `offered` wait for nothing */
-function buildFallback(
-  push: SendablePush,
-  id: string,
-  reachable: readonly string[],
-  offered: ReadonlySet<string>,
-  { nowMs, dueAtMs }: { nowMs: number; dueAtMs: number },
-): BatchDocument {
-  const tokens = [...reachable].sort();
-  const full: number[] = [];
-  const later: DeferredEntry[] = [];
-  for (const [position, token] of tokens.entries()) {
-    if (offered.has(token)) full.push(position);
-    else if (dueAtMs > nowMs) later.push([position, dueAtMs, 0]);
-  }
-  const isMixed = full.length > 0 && later.length > 0;
-  return {
-    _id: fallbackBatchId(id),
-    push: push._id,
-    app: push.app,
-    from: tokens[0] ?? '',
-    to: tokens.at(-1) ?? '',
-    work: {
-      state: 'ready',
-      channel: 'fcm',
-      fallback: true,
-      at: new Date(full.length > 0 ? nowMs : Math.max(dueAtMs, nowMs)),
-      tries: 0,
-      n: tokens.length,
-      tokens: joinTokens(tokens),
-      ...(full.length > 0 && { full: Object.fromEntries(toBitWords(full)) }),
-      ...(isMixed && { later }),
-    },
-  };
 }
 
 /** Ends recipients of a fallback that have acknowledged since, or got a newer push of the collapse key. */
