@@ -268,7 +268,8 @@ describe('an export that is imported into an empty installation', () => {
     const address = { channel: 'apns', address: 'ab'.repeat(32), environment: 'production' };
     const provider = { ...address, bundle: 'org.example', since: registered };
     await change(first, { platform: 'ios', provider, uninstalled: true });
-    await change(second, { provider: { channel: 'fcm', address: '=1+1', since: registered } });
+    const fcm = { channel: 'fcm', address: '=1+1', since: registered };
+    await change(second, { provider: fcm, way: 'fcm' });
     await change(third, { registeredAt: registered, authDigest: 'ab'.repeat(32) });
     for (const kind of ['devices', 'subscriptions']) {
       const file = join(folder, `${kind}-to-import.${format}`);

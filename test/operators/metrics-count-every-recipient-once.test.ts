@@ -9,6 +9,7 @@ import { type Scrape, scrapeAll, sumBy } from '../support/metrics/scrape.ts';
 import { sumFigures } from '../support/metrics/sum-figures.ts';
 import {
   registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
@@ -58,12 +59,13 @@ async function sendOverProviders(): Promise<void> {
   const { sandbox } = fixture;
   const iphones = await registerIphones(tenant, IPHONES);
   const [good, bad] = [await registerIphone(tenant.dev), await registerIphone(tenant.dev)];
+  const phone = await registerAndroidByFcm(tenant.dev);
   const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
   const goneBrowser = await registerSimulatedBrowser(tenant.dev, sandbox);
   await sandbox.scriptPermanently('apns', bad.address, { as: 'BadDeviceToken' });
   await sandbox.scriptPermanently('web-push', goneBrowser.address, { status: 410 });
-  const tokens = [good, bad, browser, goneBrowser].map(({ token }) => token);
-  await untilCounts(await push(tokens), { sent: 2, failed: 1, gone: 1 });
+  const tokens = [good, bad, phone, browser, goneBrowser].map(({ token }) => token);
+  await untilCounts(await push(tokens), { sent: 3, failed: 1, gone: 1 });
   await untilCounts(await push(iphones.tokens), { sent: IPHONES });
 }
 
@@ -94,11 +96,10 @@ async function sendToInboxes(): Promise<void> {
 
 /** A device that registers again is another one, and the first is gone. */
 async function replaceDevice(): Promise<void> {
-  const body = { appId: tenant.app, platform: 'android', fcmToken: randomUUID() };
-  const register = () => tenant.api<{ token: string }>('POST', '/register', body);
-  const lost = await push((await register()).json.token);
+  const { token, address } = await registerAndroid(tenant.dev);
+  const lost = await push(token);
   await untilCounts(lost, { inbox: 1 });
-  await register();
+  await registerAndroidByFcm(tenant.dev, address);
   await untilCounts(lost, { gone: 1 });
 }
 
@@ -141,6 +142,7 @@ const BY_CHANNEL = {
   'mqtt gone': 1,
   'apns sent': IPHONES + 1,
   'apns failed': 1,
+  'fcm sent': 1,
   'web-push sent': 1,
   'web-push gone': 1,
 };

@@ -23,7 +23,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   credentials: {
     ...{ has: [APP, 'apns'], listForChannel: [APP, 'apns'], webPushPublicKey: [APP] },
     ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [], listRefused: [10] },
-    ...{ listUnaccepted: [10], list: [APP], iterateWebPush: [] },
+    ...{ listUnaccepted: [10], list: [APP], iterateOf: ['web-push'] },
   },
   operators: {
     ...{ find: [ACCOUNT], findByName: ['Ann'], findByOpenId: ['https://id.example ann'] },
@@ -37,6 +37,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ findForConnect: ['device1'], find: ['device1'], findLastSeen: [APP, TOKENS] },
     ...{ findReachable: [APP, TOKENS], filterWithFcmToken: [APP, TOKENS], list: [APP, '', 10] },
     ...{ findByAddress: [[APP], 'address', 10], filterWithAppleBrowser: [[APP], 10] },
+    ...{ filterWithPhonesByFcm: [[APP], 10] },
   },
   deviceOverviews: { find: [APP, 'device1'] },
   deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },

@@ -1,4 +1,4 @@
-import { PLATFORMS } from '@carillon/core/channels';
+import { CHANNELS, PLATFORMS } from '@carillon/core/channels';
 import { LIMITS } from '@carillon/core/limits';
 import { z } from 'zod';
 
@@ -41,7 +41,14 @@ export const presenceResponse = z
 /** Response of GET /devices/<device_token> (specification 4.4). */
 export const deviceResponse = z
   .looseObject({
-    device: z.looseObject({ date: seconds, platform: z.enum(PLATFORMS) }),
+    device: z.looseObject({
+      date: seconds,
+      platform: z.enum(PLATFORMS),
+      way: z
+        .enum(CHANNELS)
+        .optional()
+        .meta({ description: 'Channel by which the device gets its pushes.' }),
+    }),
     subscriptions: z
       .array(z.string())
       .meta({ description: 'Topics that the device is subscribed to.' }),
