@@ -163,7 +163,11 @@ describe('with providers,', () => {
     await page.goto(`${origin}/apps/${tenant.app}?tab=settings`);
     await page.locator('::-p-aria([name="FCM for Android"][role="combobox"])').fill('after');
     await fill(page, 'Fallback after (seconds)', '0');
-    await click(page, 'Show title and message of the payload as a notification over FCM', 'checkbox');
+    await click(
+      page,
+      'Show title and message of the payload as a notification over FCM',
+      'checkbox',
+    );
     expect(await findViolations(page)).toEqual([]);
     await click(page, 'Store the settings');
     await waitForText(page, 'The settings are stored.');

@@ -152,7 +152,8 @@ test('deliver-apns, deliver-fcm, deliver-web-push: a batch', async () => {
         await jobs.untilDone(`deliver-${channel}`);
         expect((await listReceived()).sort()).toEqual(addresses.toSorted());
         // The outcome of a fallback counts when the push ends.
-        if (way !== 'fallback') await untilOutcomeCounts(fixture.store, push, { sent: OF_PROVIDER });
+        if (way !== 'fallback')
+          await untilOutcomeCounts(fixture.store, push, { sent: OF_PROVIDER });
       },
     );
   }

@@ -116,7 +116,8 @@ test('apps whose phones get nothing over FCM: without a credential, or because F
   const [unused, lacking, iphones, mqtt] = ['3', '4', '5', '6'].map((digit) => digit.repeat(24));
   const { db } = database;
   const healthy = { ok: true, detail: 'each app that needs it has it' };
-  for (const _id of [unused, lacking, iphones, mqtt]) await insertDocuments(db, 'apps', { _id, account: ACCOUNT, name: 'x', createdAt: new Date() });
+  for (const _id of [unused, lacking, iphones, mqtt])
+    await insertDocuments(db, 'apps', { _id, account: ACCOUNT, name: 'x', createdAt: new Date() });
   for (const app of [unused, iphones, mqtt]) {
     const key = { _id: `${app}:fcm`, app, channel: 'fcm' as const, about: {} };
     await insertDocuments(db, 'credentials', key);
@@ -137,7 +138,9 @@ test('apps whose phones get nothing over FCM: without a credential, or because F
   });
   expect(await find('fcm for android')).toMatchObject({
     ok: false,
-    detail: expect.stringMatching(new RegExp(`^on for ${lacking} without a credential, so ${hint}; off`)),
+    detail: expect.stringMatching(
+      new RegExp(`^on for ${lacking} without a credential, so ${hint}; off`),
+    ),
   });
   expect(await database.runJson(...args, 'off')).not.toHaveProperty('warning');
 });

@@ -239,7 +239,10 @@ const BAD_RUNS: Record<InvariantName, Run[]> = {
     // FCM is the fallback of a device with MQTT.
     withGone({ gone: [gone('b', { channel: 'fcm', hasMqtt: true })] }),
     // A phone by FCM alone had its push after it was gone.
-    withGone({ gone: [gone('b', { channel: 'fcm' })], ends: goneEnds(finishedAt(60, GOOD_END), 'sent') }),
+    withGone({
+      gone: [gone('b', { channel: 'fcm' })],
+      ends: goneEnds(finishedAt(60, GOOD_END), 'sent'),
+    }),
     // A push that the provider refused, and one that was sent afterwards.
     withGone({ ends: goneEnds(finishedAt(60, GOOD_END), 'sent') }),
     withGone({ refusals: [refusal('one')], ...arrived('one a', 'two a +140') }),
@@ -251,7 +254,10 @@ const BAD_RUNS: Record<InvariantName, Run[]> = {
     withGone({ flags: { a: 'uninstalled', b: 'uninstalled' } }),
     withGone({ gone: [gone('b', { channel: 'web-push' })] }),
     // Its CONNECT has ended the flag.
-    withGone({ gone: [gone('b'), gone('a', { channel: 'fcm', hasMqtt: true })], flags: { a: 'uninstalled', b: 'uninstalled' } }),
+    withGone({
+      gone: [gone('b'), gone('a', { channel: 'fcm', hasMqtt: true })],
+      flags: { a: 'uninstalled', b: 'uninstalled' },
+    }),
     { flags: { b: 'uninstalled' } },
   ],
   'nothing is sent to a device with a flag': [

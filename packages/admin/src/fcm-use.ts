@@ -48,7 +48,9 @@ export async function checkFcmUse({
   }
   const affected = await devices.filterWithPhonesByFcm(unused, MAX_LISTED + 1);
   const texts = [
-    ...(lacking.length > 0 ? [`on for ${listSome(lacking)} without a credential, so ${SET_CREDENTIAL}`] : []),
+    ...(lacking.length > 0
+      ? [`on for ${listSome(lacking)} without a credential, so ${SET_CREDENTIAL}`]
+      : []),
     ...(affected.length > 0 ? [`off for ${listSome(affected)}, so ${TURN_ON}`] : []),
   ];
   if (lacking.length > 0) throw new Error(texts.join('; '));

@@ -32,7 +32,9 @@ export async function registerIphone(dev: AppAddress): Promise<ProviderDevice> {
 }
 
 /** An Android device that has connected over MQTT once and is offline now; FCM is its fallback. */
-export async function registerAndroid(dev: AppAddress & Pick<Dev, 'mqtt'>): Promise<ProviderDevice> {
+export async function registerAndroid(
+  dev: AppAddress & Pick<Dev, 'mqtt'>,
+): Promise<ProviderDevice> {
   const device = await registerAndroidByFcm(dev);
   const connection = createMqttDevice({ url: dev.mqtt, ...device });
   await connection.connect();

@@ -193,9 +193,7 @@ function FcmFields({ form, onChange }: FieldsProps) {
           label="Fallback after (seconds)"
           inputMode="numeric"
           value={fcmFallback}
-          onChange={({ currentTarget }) =>
-            onChange({ ...form, fcmFallback: currentTarget.value })
-          }
+          onChange={({ currentTarget }) => onChange({ ...form, fcmFallback: currentTarget.value })}
         />
       )}
       <Checkbox
