@@ -38,6 +38,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ findReachable: [APP, TOKENS], filterWithFcmToken: [APP, TOKENS], list: [APP, '', 10] },
     ...{ findByAddress: [[APP], 'address', 10], filterWithAppleBrowser: [[APP], 10] },
     ...{ filterWithPhonesByFcm: [[APP], 10] },
+    addWays: [APP, [{ token: 'device1', platform: 'android' }], true],
   },
   deviceOverviews: { find: [APP, 'device1'] },
   deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },
