@@ -17,7 +17,7 @@ import { openMongo } from '../support/mongo.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import {
   type ProviderDevice,
-  registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
@@ -28,7 +28,7 @@ import {
 } from '../support/providers/fixture.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
 import {
-  registerAndroids,
+  registerAndroidsByFcm,
   registerBrowsers,
   registerIphones,
 } from '../support/providers/provider-device-pool.ts';
@@ -117,7 +117,7 @@ function listSecretParts(): string[] {
 async function registerDevices(): Promise<ProviderDevice[]> {
   return [
     await registerIphone(tenant.dev),
-    await registerAndroid(tenant.dev),
+    await registerAndroidByFcm(tenant.dev),
     await registerSimulatedBrowser(tenant.dev, fixture.sandbox),
   ];
 }
@@ -183,12 +183,11 @@ async function failAtProviders([
     await sandbox.script(channel, device.address, [{ status: 503 }, response]);
     const push = await send(tenant, device.token, FIELDS);
     await until(async () => (await sandbox.received(push.id)).length > 1, { timeoutMs: 20_000 });
-    // An Android device may still connect.
-    if (channel !== 'fcm') await untilFinal(store, push, device.token);
+    await untilFinal(store, push, device.token);
   }
   const pools = [
     await registerIphones(tenant, PER_CHANNEL),
-    await registerAndroids(tenant, PER_CHANNEL),
+    await registerAndroidsByFcm(tenant, PER_CHANNEL),
     await registerBrowsers(tenant, sandbox, PER_CHANNEL),
   ];
   const tokens = pools.flatMap((pool) => pool.tokens);

@@ -17,6 +17,7 @@ import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import {
   type ProviderDevice,
   registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
 } from '../support/providers/devices.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
@@ -147,6 +148,37 @@ describe('with providers,', () => {
     await waitForOutcomes(page, 'Sent 1');
     const push = shownId();
     expect(await fixture.sandbox.received(push)).toMatchObject([{ to: android.address }]);
+  });
+
+  test('once the settings use FCM, a phone that has never connected gets its pushes over it, and its page says so', async () => {
+    const phone = await registerAndroidByFcm(tenant.dev);
+    const openDevice = async () => {
+      await page.goto(`${origin}/devices/${phone.token}`);
+      await waitForText(page, 'Gets its pushes over');
+      return readText(page);
+    };
+    expect(await openDevice()).toMatch(/Gets its pushes over\s+MQTT/);
+    await page.goto(`${origin}/apps/${tenant.app}?tab=credentials`);
+    await waitForText(page, 'FCM is off for the app');
+    await page.goto(`${origin}/apps/${tenant.app}?tab=settings`);
+    await page.locator('::-p-aria([name="FCM for Android"][role="combobox"])').fill('after');
+    await fill(page, 'Fallback after (seconds)', '0');
+    await click(
+      page,
+      'Show title and message of the payload as a notification over FCM',
+      'checkbox',
+    );
+    expect(await findViolations(page)).toEqual([]);
+    await click(page, 'Store the settings');
+    await waitForText(page, 'The settings are stored.');
+    const args = ['app', 'show', tenant.app];
+    expect(await runCarillonJson(stack.home, ...args)).toMatchObject({
+      ...{ fcmFallback: 0, fcmNotification: true },
+    });
+    expect(await openDevice()).toMatch(/Gets its pushes over\s+FCM/);
+    await page.goto(`${origin}/apps/${tenant.app}/devices`);
+    await waitForText(page, phone.token.slice(0, 4));
+    expect(await readText(page)).toMatch(/android\s+FCM/);
   });
 
   test('a refused delivery is listed with the reason of APNs, redriven, and sent', async () => {

@@ -16,7 +16,7 @@ import {
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import {
   type ProviderDevice,
-  registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
 } from '../support/providers/devices.ts';
 import { openSandbox, type Sandbox } from '../support/providers/sandbox.ts';
@@ -131,7 +131,7 @@ async function registerFleet(): Promise<void> {
   fleet.connected = await times(FLEET.connected, register);
   fleet.away = await times(FLEET.away, register);
   iphones = await times(FLEET.ofProviders, () => registerIphone(direct));
-  androids = await times(FLEET.ofProviders, () => registerAndroid(direct));
+  androids = await times(FLEET.ofProviders, () => registerAndroidByFcm(direct));
   timed = await registerIphone(direct);
 }
 

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import { fallbackBatchId } from '../../packages/core/src/ids.ts';
 import type { QueueName } from '../../packages/queue/src/jobs.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { insertFailedPushes } from '../../packages/store/test/failed-pushes.ts';
@@ -13,11 +12,8 @@ import { subscribePool } from '../support/faults/subscribe-pool.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
-import {
-  registerAndroids,
-  registerBrowsers,
-  registerIphones,
-} from '../support/providers/provider-device-pool.ts';
+import { providerBatchId } from '../support/providers/provider-batches.ts';
+import { registerFor } from '../support/providers/provider-device-pool.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
@@ -136,20 +132,16 @@ test('deliver-mqtt: a batch', async () => {
 
 test('deliver-apns, deliver-fcm, deliver-web-push: a batch', async () => {
   const { sandbox } = fixture;
-  const devices = {
-    apns: await registerIphones(tenant, OF_PROVIDER),
-    fcm: await registerAndroids(tenant, OF_PROVIDER),
-    'web-push': await registerBrowsers(tenant, sandbox, OF_PROVIDER),
-  };
-  for (const channel of ['apns', 'fcm', 'web-push'] as const) {
-    const { tokens, addresses } = devices[channel];
-    const batchOf = ({ id }: SentPush) => (channel === 'fcm' ? fallbackBatchId(id) : id);
+  for (const way of ['apns', 'fcm', 'fallback', 'web-push'] as const) {
+    const { tokens, addresses } = await registerFor(way, tenant, sandbox, OF_PROVIDER);
+    const channel = way === 'fallback' ? 'fcm' : way;
+    const batchOf = (push: SentPush) => providerBatchId(way, push);
     await runAgain(
       `deliver-${channel}`,
       async () => {
         const push = await sendPush(tenant, tokens);
         const isFallbackDue = async () =>
-          channel !== 'fcm' || (await listBatches(push)).some(({ _id }) => _id === batchOf(push));
+          way !== 'fallback' || (await listBatches(push)).some(({ _id }) => _id === batchOf(push));
         await until(isFallbackDue, { what: 'a batch of the fallback' });
         return push;
       },
@@ -160,7 +152,8 @@ test('deliver-apns, deliver-fcm, deliver-web-push: a batch', async () => {
         await jobs.untilDone(`deliver-${channel}`);
         expect((await listReceived()).sort()).toEqual(addresses.toSorted());
         // The outcome of a fallback counts when the push ends.
-        if (channel !== 'fcm') await untilOutcomeCounts(fixture.store, push, { sent: OF_PROVIDER });
+        if (way !== 'fallback')
+          await untilOutcomeCounts(fixture.store, push, { sent: OF_PROVIDER });
       },
     );
   }

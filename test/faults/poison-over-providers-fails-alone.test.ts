@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { BATCH_LEASE_MS } from '../../packages/core/src/batch.ts';
-import { PROVIDER_CHANNELS, type ProviderChannelName } from '../../packages/core/src/channels.ts';
+import { PROVIDER_CHANNELS } from '../../packages/core/src/channels.ts';
 import { failureCode, isFailure } from '../../packages/core/src/outcomes.ts';
 import { toBytes } from '../../packages/store/src/bytes.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
@@ -15,7 +15,11 @@ import {
   settingsFor,
   untilProviderCounts,
 } from '../support/providers/provider-batches.ts';
-import { type ProviderDevicePool, registerFor } from '../support/providers/provider-device-pool.ts';
+import {
+  type ProviderDevicePool,
+  type ProviderWay,
+  registerFor,
+} from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
 const RECIPIENTS = 3;
@@ -27,10 +31,13 @@ const LONG_BLOCK = `block=${3 * BATCH_LEASE_MS}`;
 const LIMIT_MS = 540_000;
 const POISON_TEXT = 'indigestible';
 const EPOCH = new Date(0);
+/** One way for each queue of a provider: workers of two ways would take each other's batches. */
+const ONE_FOR_EACH_QUEUE = ['apns', 'fallback', 'web-push'] as const;
+const channelOf = (way: ProviderWay) => (way === 'fallback' ? 'fcm' : way);
 
 /** A run with poison: its workers, what they do at the poison, and its result. */
 interface Scenario {
-  /** Number of workers of a channel. */
+  /** Number of workers of a way. */
   workers: number;
   /** Action of the failpoint at the response for the first recipient. */
   response: string;
@@ -40,9 +47,9 @@ interface Scenario {
   recipientFails: boolean;
 }
 
-/** The pushes of one channel. */
+/** The pushes of one way. */
 interface Poisoned {
-  channel: ProviderChannelName;
+  way: ProviderWay;
   pool: ProviderDevicePool;
   /** One of its recipients is the poison. */
   recipient: SentPush;
@@ -70,8 +77,8 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-async function sendAll(channel: ProviderChannelName, scenario: Scenario): Promise<Poisoned> {
-  const pool = await registerFor(channel, tenant, fixture.sandbox, RECIPIENTS);
+async function sendAll(way: ProviderWay, scenario: Scenario): Promise<Poisoned> {
+  const pool = await registerFor(way, tenant, fixture.sandbox, RECIPIENTS);
   const first = pool.tokens.slice(0, 1);
   const payload =
     scenario.payload === undefined
@@ -79,35 +86,36 @@ async function sendAll(channel: ProviderChannelName, scenario: Scenario): Promis
       : await sendPush(tenant, first, { data: { text: POISON_TEXT } });
   const recipient = await sendPush(tenant, pool.tokens);
   const neighbour = await sendPush(tenant, pool.tokens.slice(1));
-  return { channel, pool, recipient, payload, neighbour };
+  return { way, pool, recipient, payload, neighbour };
 }
 
-/** Starts a worker that delivers over one channel, and acts at the poison. */
+/** Starts a worker that delivers in one way, and acts at the poison. */
 function startPoisoned(
-  { channel, pool }: Poisoned,
+  { way, pool }: Poisoned,
   { response, payload }: Scenario,
 ): Promise<ServiceProcess> {
   const atPayload = payload === undefined ? [] : [`deliver:${payload}@${POISON_TEXT}`];
   return startDeliveryWorker(fixture.stack, {
-    QUEUES: `deliver-${channel}`,
+    QUEUES: `deliver-${channelOf(way)}`,
     FAILPOINTS: [`sent:${response}@${pool.tokens[0]}`, ...atPayload].join(),
-    ...settingsFor(channel, fixture.stack, pool),
+    ...settingsFor(way, fixture.stack, pool),
   });
 }
 
 /** Ends the leases of a killed worker now instead of seconds later. */
-async function endLeases(channel: ProviderChannelName): Promise<void> {
-  const held = { 'work.channel': channel, 'work.state': 'ready', 'work.claim': { $exists: true } };
+async function endLeases(way: ProviderWay): Promise<void> {
+  const claimed = { 'work.state': 'ready', 'work.claim': { $exists: true } };
+  const held = { 'work.channel': channelOf(way), ...claimed };
   for (const collection of ['pushes', 'batches'])
     await mongo.db.collection(collection).updateMany(held, { $set: { 'work.at': EPOCH } });
 }
 
-/** Checks whether the channel's batches of all pushes are closed; FCM has those of a fallback. */
-async function isDone({ channel, recipient, payload, neighbour }: Poisoned): Promise<boolean> {
+/** Checks whether the provider's batches of all pushes are closed. */
+async function isDone({ way, recipient, payload, neighbour }: Poisoned): Promise<boolean> {
   const pushes = [recipient, payload, neighbour].filter((push) => push !== undefined);
-  const ids = pushes.map((push) => providerBatchId(channel, push));
+  const ids = pushes.map((push) => providerBatchId(way, push));
   const closed = { _id: { $in: ids }, 'work.state': 'closed' as const };
-  return (await providerBatchesOf(channel, mongo).countDocuments(closed)) === ids.length;
+  return (await providerBatchesOf(way, mongo).countDocuments(closed)) === ids.length;
 }
 
 /** Runs workers, and others in the place of those that end, until all is done. Returns how many have ended. */
@@ -119,12 +127,12 @@ async function runUntilDone(poisoned: Poisoned, scenario: Scenario): Promise<num
     for (const [at, worker] of workers.entries()) {
       if (worker.isRunning()) continue;
       ends += 1;
-      await endLeases(poisoned.channel);
+      await endLeases(poisoned.way);
       workers[at] = await start();
     }
     return isDone(poisoned);
   };
-  const what = `the ends over ${poisoned.channel}`;
+  const what = `the ends of ${poisoned.way}`;
   const stopAll = async () => void (await Promise.all(workers.map((worker) => worker.stop())));
   await until(step, { timeoutMs: LIMIT_MS, everyMs: 200, what }).finally(stopAll);
   return ends;
@@ -132,7 +140,7 @@ async function runUntilDone(poisoned: Poisoned, scenario: Scenario): Promise<num
 
 /** Expects that the provider has got a push for these addresses, and how many of its recipients have failed. */
 async function expectEnd(
-  { channel }: Poisoned,
+  { way }: Poisoned,
   push: SentPush,
   addresses: readonly string[],
   failed: number,
@@ -140,13 +148,13 @@ async function expectEnd(
   const received = new Set((await fixture.sandbox.received(push.id)).map(({ to }) => to));
   expect(addresses.filter((address) => !received.has(address))).toEqual([]);
   const counts = { sent: addresses.length, failed };
-  await untilProviderCounts(channel, tenant, fixture.store, push, counts);
+  await untilProviderCounts(way, tenant, fixture.store, push, counts);
 }
 
 /** Runs pushes with poison over all three channels. Returns how many workers of each have ended. */
 async function deliverAll(scenario: Scenario): Promise<number[]> {
   others.push(await startDeliveryWorker(fixture.stack, { QUEUES: 'send,deliver-mqtt,finish' }));
-  const all = await Promise.all(PROVIDER_CHANNELS.map((channel) => sendAll(channel, scenario)));
+  const all = await Promise.all(ONE_FOR_EACH_QUEUE.map((way) => sendAll(way, scenario)));
   const ends = await Promise.all(all.map((poisoned) => runUntilDone(poisoned, scenario)));
   process.stdout.write(`${JSON.stringify(scenario)}, ends: ${ends.join(', ')}\n`);
   const failed = scenario.recipientFails ? 1 : 0;
@@ -186,19 +194,19 @@ slowTest('a response that blocks the only worker counts; such a payload fails', 
   expect(ends).toEqual([0, 0, 0]);
 });
 
-test.each(PROVIDER_CHANNELS)(
+test.each<ProviderWay>([...PROVIDER_CHANNELS, 'fallback'])(
   "over %s, the response to one recipient throws each time; it fails, and the others' requests are not repeated",
-  async (channel) => {
-    const pool = await registerFor(channel, tenant, fixture.sandbox, RECIPIENTS);
+  async (way) => {
+    const pool = await registerFor(way, tenant, fixture.sandbox, RECIPIENTS);
     const [cause, ...sound] = pool.addresses;
     const worker = await startDeliveryWorker(fixture.stack, {
       FAILPOINTS: `sent:throw@${pool.tokens[0]}`,
-      ...settingsFor(channel, fixture.stack, pool),
+      ...settingsFor(way, fixture.stack, pool),
     });
     others.push(worker);
     const push = await sendPush(tenant, pool.tokens);
-    const batches = providerBatchesOf(channel, mongo);
-    const _id = providerBatchId(channel, push);
+    const batches = providerBatchesOf(way, mongo);
+    const _id = providerBatchId(way, push);
     const findClosed = async () => {
       // Ends the lease of the batch now instead of seconds later; its job is over by the time that another can begin.
       const open = { _id, 'work.state': 'ready' as const, 'work.claim': { $exists: true } };
@@ -213,7 +221,7 @@ test.each(PROVIDER_CHANNELS)(
     expect(work?.counts).toEqual(counts);
     const failures = [...toBytes(work?.outcomes)].filter(isFailure);
     expect(failures).toEqual([failureCode('worker-failed')]);
-    await untilProviderCounts(channel, tenant, fixture.store, push, counts);
+    await untilProviderCounts(way, tenant, fixture.store, push, counts);
     const received = (await fixture.sandbox.received(push.id)).map(({ to }) => to);
     expect(received.filter((to) => to !== cause).sort()).toEqual(sound.sort());
     expect(worker.isRunning()).toBe(true);

@@ -66,6 +66,8 @@ describe('devices and pushes', () => {
     const { text } = await stack.api('GET', `/devices/${device.token}`);
     const but = /"seconds_ago":\d+/;
     expect(shown.trim().replace(but, '')).toBe(text.replace(but, ''));
+    const { stdout: described } = await run('device', 'show', device.token);
+    expect(described).toContain('Way of its pushes: MQTT.');
     const list = await sendRequest<{ token: string }[]>('device', 'list', '--app', stack.dev.app);
     expect(list).toContainEqual(expect.objectContaining({ token: device.token }));
   });

@@ -112,6 +112,39 @@ test('apps without a contact that Apple accepts, once they have browsers of Appl
   });
 });
 
+test('apps whose phones get nothing over FCM: without a credential, or because FCM is off', async () => {
+  const [unused, lacking, iphones, mqtt] = ['3', '4', '5', '6'].map((digit) => digit.repeat(24));
+  const { db } = database;
+  const healthy = { ok: true, detail: 'each app that needs it has it' };
+  for (const _id of [unused, lacking, iphones, mqtt])
+    await insertDocuments(db, 'apps', { _id, account: ACCOUNT, name: 'x', createdAt: new Date() });
+  for (const app of [unused, iphones, mqtt]) {
+    const key = { _id: `${app}:fcm`, app, channel: 'fcm' as const, about: {} };
+    await insertDocuments(db, 'credentials', key);
+  }
+  await insertDocuments(db, 'devices', { _id: 'i', app: iphones, platform: 'ios', way: 'fcm' });
+  await insertDocuments(db, 'devices', { _id: 'm', app: mqtt, platform: 'android', way: 'mqtt' });
+  expect(await find('fcm for android')).toMatchObject(healthy);
+  await insertDocuments(db, 'devices', { _id: 'a', app: unused, platform: 'android', way: 'fcm' });
+  expect(await find('fcm for android')).toMatchObject({
+    ok: true,
+    detail: `off for ${unused}, so Android phones that have never connected over MQTT get no push until they do: carillon app set ID --fcm-fallback 30`,
+  });
+  const args = ['app', 'set', lacking ?? '', '--fcm-fallback'];
+  const hint = 'nothing is sent over FCM: carillon credential fcm --app ID';
+  expect(await database.runJson(...args, 'first')).toMatchObject({
+    fcmFallback: 'first',
+    warning: `FCM is on for Android without a credential, so ${hint}`,
+  });
+  expect(await find('fcm for android')).toMatchObject({
+    ok: false,
+    detail: expect.stringMatching(
+      new RegExp(`^on for ${lacking} without a credential, so ${hint}; off`),
+    ),
+  });
+  expect(await database.runJson(...args, 'off')).not.toHaveProperty('warning');
+});
+
 test('proxies that the settings do not name, as long as services notice them', async () => {
   const warnings = database.db.collection<{ _id: string; at: Date }>('proxy_warnings');
   await warnings.insertOne({ _id: 'gateway-proxy-header', at: anHourAgo() });

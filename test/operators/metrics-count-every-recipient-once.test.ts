@@ -9,6 +9,7 @@ import { type Scrape, scrapeAll, sumBy } from '../support/metrics/scrape.ts';
 import { sumFigures } from '../support/metrics/sum-figures.ts';
 import {
   registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
@@ -59,12 +60,13 @@ async function sendOverProviders(): Promise<void> {
   const { sandbox } = fixture;
   const iphones = await registerIphones(tenant, IPHONES);
   const [good, bad] = [await registerIphone(tenant.dev), await registerIphone(tenant.dev)];
+  const phone = await registerAndroidByFcm(tenant.dev);
   const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
   const goneBrowser = await registerSimulatedBrowser(tenant.dev, sandbox);
   await sandbox.scriptPermanently('apns', bad.address, { as: 'BadDeviceToken' });
   await sandbox.scriptPermanently('web-push', goneBrowser.address, { status: 410 });
-  const tokens = [good, bad, browser, goneBrowser].map(({ token }) => token);
-  await untilCounts(await push(tokens), { sent: 2, failed: 1, gone: 1 });
+  const tokens = [good, bad, phone, browser, goneBrowser].map(({ token }) => token);
+  await untilCounts(await push(tokens), { sent: 3, failed: 1, gone: 1 });
   await untilCounts(await push(iphones.tokens), { sent: IPHONES });
 }
 
@@ -140,14 +142,14 @@ async function untilFinished(): Promise<void> {
 /** How the recipients of all pushes end. */
 const BY_CHANNEL = {
   'mqtt delivered': 4,
-  'mqtt sent': 1,
+  'mqtt sent': 2,
   'mqtt expired': 1,
   'mqtt deleted': 1,
   'mqtt superseded': 1,
   'mqtt gone': 1,
-  'fcm sent': 1,
   'apns sent': IPHONES + 1,
   'apns failed': 1,
+  'fcm sent': 1,
   'web-push sent': 1,
   'web-push gone': 1,
 };
@@ -172,7 +174,7 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
   expect(recipients(outcomeOf)).toEqual(byOutcome);
   expect(recipients(({ channel, outcome }) => `${channel} ${outcome}`)).toEqual(BY_CHANNEL);
   expect(sumBy(scrapes, 'carillon_pushes_accepted_total')).toEqual({ '': pushes.length });
-  expect(sumBy(scrapes, 'carillon_inbox_rows_written_total')).toEqual({ '': 7 });
+  expect(sumBy(scrapes, 'carillon_inbox_rows_written_total')).toEqual({ '': 8 });
   expect(sumBy(scrapes, 'carillon_inbox_rows_drained_total')).toEqual({ '': 2 });
   const channelOf = ({ channel = '' }: Record<string, string>) => channel;
   expect(sumBy(scrapes, 'carillon_delivery_seconds_count', channelOf)).toMatchObject({ mqtt: 2 });

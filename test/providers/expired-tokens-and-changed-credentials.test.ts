@@ -14,7 +14,7 @@ import {
 import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
   type ProviderDevicePool,
-  registerAndroids,
+  registerAndroidsByFcm,
   registerBrowsers,
   registerIphones,
 } from '../support/providers/provider-device-pool.ts';
@@ -30,8 +30,6 @@ const SLOW = { delayMs: 300 };
 const WINDOW = 150;
 /** Interval of the probes of a circuit that a refused credential has opened. */
 const PROBE_INTERVAL_MS = 60_000;
-/** Android's outcomes are known when the push ends. */
-const ANDROID = { time_to_live: 20 };
 /** For Web Push a signature of less than a minute isn't taken for an old one: the circuit is open for a minute first. */
 const DEADLINE_MS = 110_000;
 /** A new credential is in use within seconds, not only with the next probe of a circuit that is open for a minute. */
@@ -53,9 +51,9 @@ function requestsOf(push: Sent): Promise<number> {
 }
 
 /** Sends, and waits until a provider is in the middle of it. */
-async function untilMidRun(channel: string, pool: ProviderDevicePool, fields = {}): Promise<Sent> {
+async function untilMidRun(channel: string, pool: ProviderDevicePool): Promise<Sent> {
   await fixture.sandbox.setFaults(channel, SLOW);
-  const push = await send(tenant, pool.tokens, fields);
+  const push = await send(tenant, pool.tokens);
   await until(async () => (await requestsOf(push)) > 0);
   return push;
 }
@@ -64,10 +62,10 @@ test(
   'access tokens of FCM and signatures for push services that expire in the middle are replaced',
   async () => {
     const { sandbox, store } = fixture;
-    const androids = await registerAndroids(tenant, ANDROIDS);
+    const androids = await registerAndroidsByFcm(tenant, ANDROIDS);
     const browsers = await registerBrowsers(tenant, sandbox, BROWSERS);
     const began = await Promise.all([
-      untilMidRun('fcm', androids, ANDROID),
+      untilMidRun('fcm', androids),
       untilMidRun('web-push', browsers),
     ]);
     for (const channel of ['fcm', 'web-push'])

@@ -5,7 +5,7 @@ import { expectWithin } from '../support/lag.ts';
 import { openMongo } from '../support/mongo.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
-import { registerIphones, subscribeIphones } from '../support/providers/provider-device-pool.ts';
+import { registerIphones, subscribePhones } from '../support/providers/provider-device-pool.ts';
 import { readStartTime } from '../support/stack/processes.ts';
 import { until } from '../support/until.ts';
 
@@ -107,7 +107,7 @@ test(
   async () => {
     const { stack, sandbox, store } = fixture;
     const { tokens } = await registerIphones(tenant, CROWD);
-    await subscribeIphones(tenant, 'all', tokens);
+    await subscribePhones(tenant, 'all', tokens);
     const push = await send(tenant, '/topics/all');
     const pollOptions = { timeoutMs: 50_000 + CROWD, everyMs: 20 };
     await until(async () => (await requests()) > CROWD / 2, pollOptions);

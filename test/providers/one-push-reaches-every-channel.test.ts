@@ -5,6 +5,7 @@ import { getDeviceInfo, getPushStatus, send, untilPending } from '../support/end
 import { createMqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import {
   registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
@@ -42,30 +43,33 @@ async function receivedAt(push: { id: string }, address: string) {
   return (await fixture.sandbox.received(push.id)).filter(({ to }) => to === address);
 }
 
-test('Electron, Python, Android, iOS and web devices, each over its own channel', async () => {
+test('Electron, Python, Android, iOS and web devices, each in its own way', async () => {
   const { sandbox, store } = fixture;
   const connected = await Promise.all(
     ['electron', 'python'].map((platform) => newMqttDevice(tenant.dev, platform)),
   );
   await Promise.all(connected.map((device) => device.connect()));
   const android = await registerAndroid(tenant.dev);
+  const phone = await registerAndroidByFcm(tenant.dev);
   const iphone = await registerIphone(tenant.dev);
   const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
-  const tokens = [...connected, android, iphone, browser].map(({ token }) => token);
+  const tokens = [...connected, android, phone, iphone, browser].map(({ token }) => token);
   await subscribe('news', tokens);
 
   const push = await send(tenant, '/topics/news', { notification: { title: 'News', body: 'Hi' } });
-  expect(push.info).toEqual({ devices: 5, failed: [] });
+  expect(push.info).toEqual({ devices: 6, failed: [] });
   for (const device of connected) {
     expect((await device.waitFor(1)).map(({ payload }) => payload)).toEqual([push.payload]);
     await device.disconnect();
   }
-  for (const { token } of [iphone, browser]) {
+  for (const { token } of [phone, iphone, browser]) {
     expect(await untilFinal(store, push, token)).toEqual({ outcome: 'sent' });
   }
   await until(async () => (await receivedAt(push, android.address)).length === 1);
-  const [fcm] = await receivedAt(push, android.address);
-  expect(fcm?.payload?.data).toEqual({ payload: push.payload, _pushyId: push.id });
+  for (const { address } of [phone, android]) {
+    const [fcm] = await receivedAt(push, address);
+    expect(fcm?.payload?.data).toEqual({ payload: push.payload, _pushyId: push.id });
+  }
   const data = JSON.parse(push.payload);
   expect((await receivedAt(push, iphone.address))[0]?.payload).toEqual({
     ...data,
@@ -80,14 +84,14 @@ test('Electron, Python, Android, iOS and web devices, each over its own channel'
   await untilPending(tenant, push.id, [android.token]);
   expect((await getDeviceInfo(tenant, iphone.token)).pending_notifications).toEqual([]);
   expect((await getPushStatus(tenant, push.id)).payload).toEqual(data);
-  expect(await sandbox.received(push.id)).toHaveLength(3);
+  expect(await sandbox.received(push.id)).toHaveLength(4);
 });
 
 test('a push that only wakes the app is sent as one over each channel, and our fields win', async () => {
   const { sandbox, store } = fixture;
   const iphone = await registerIphone(tenant.dev);
   const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
-  const android = await registerAndroid(tenant.dev);
+  const android = await registerAndroidByFcm(tenant.dev);
   const tokens = [iphone, browser, android].map(({ token }) => token);
   const data = '{"aps":{"alert":"theirs"},"n":1.0,"\\u005fpushyId":"theirs","in":{"aps":1}}';
   const fields = '"content_available":true,"notification":{"title":"","thread_id":"t"}';
@@ -101,10 +105,9 @@ test('a push that only wakes the app is sent as one over each channel, and our f
       'data._pushyId: replaced by ours for iOS devices and browsers',
     ],
   });
-  for (const { token } of [iphone, browser]) {
+  for (const token of tokens) {
     expect(await untilFinal(store, push, token)).toEqual({ outcome: 'sent' });
   }
-  await until(async () => (await receivedAt(push, android.address)).length === 1);
   const [apns] = await receivedAt(push, iphone.address);
   expect(apns?.headers).toMatchObject({ 'apns-push-type': 'background', 'apns-priority': '5' });
   expect((await receivedAt(push, browser.address))[0]?.headers).toMatchObject({

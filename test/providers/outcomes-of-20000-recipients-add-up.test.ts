@@ -16,7 +16,7 @@ import {
   type ProviderDevicePool,
   registerAndroids,
   registerIphones,
-  subscribeIphones,
+  subscribePhones,
 } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
@@ -64,7 +64,7 @@ beforeAll(async () => {
   pool = await createDevicePool(stack, mongo, { registered: REAL + OFFLINE, real: REAL });
   await subscribePool({ stack, mongo, pool }, 'crowd');
   iphones = await registerIphones(tenant, IPHONES);
-  await subscribeIphones(tenant, 'phones', iphones.tokens);
+  await subscribePhones(tenant, 'phones', iphones.tokens);
   androids = await registerAndroids(tenant, ANDROIDS);
   for (const address of androids.addresses.slice(0, UNREACHABLE_ANDROIDS))
     await fixture.sandbox.scriptPermanently('fcm', address, { as: 'UNREGISTERED' });

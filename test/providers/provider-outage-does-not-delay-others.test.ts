@@ -8,7 +8,7 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
   type ProviderDevicePool,
-  registerAndroids,
+  registerAndroidsByFcm,
   registerBrowsers,
   registerIphones,
 } from '../support/providers/provider-device-pool.ts';
@@ -51,7 +51,7 @@ beforeAll(async () => {
   await fixture.store.apps.updateSettings(tenant.app, { fcm: 0 });
   connected = await newMqttDevice(tenant.dev);
   await connected.connect();
-  androids = await registerAndroids(tenant, ANDROIDS);
+  androids = await registerAndroidsByFcm(tenant, ANDROIDS);
   browsers = await registerBrowsers(tenant, fixture.sandbox, BROWSERS);
   otherDevices = await registerIphones(other, OTHERS);
 });
@@ -139,7 +139,7 @@ function latenciesOfOthers(iphones: readonly string[], mixedPushes: Sent[]): Pro
     }),
     timed(async () => {
       const push = await send(tenant, androids.tokens);
-      await until(() => hasSent(push, androids.addresses));
+      await untilOutcomeCounts(store, push, { sent: ANDROIDS });
     }),
     timed(async () => {
       const push = await send(other, otherDevices.tokens);

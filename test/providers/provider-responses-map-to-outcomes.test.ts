@@ -4,6 +4,7 @@ import { getDeviceInfo, type Sent, send } from '../support/end-to-end/pushes.ts'
 import {
   type ProviderDevice,
   registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
@@ -23,21 +24,22 @@ let fixture: ProviderFixture;
 let tenant: TestTenant;
 beforeAll(async () => {
   fixture = await useSharedProviders();
-  // At once: only devices over FCM are tested here.
+  // The fallback at once: no device has a connection here.
   tenant = await fixture.tenant({ fcm: 0 });
 });
 afterAll(() => fixture?.close());
 
 const register = {
   apns: () => registerIphone(tenant.dev),
-  fcm: () => registerAndroid(tenant.dev),
+  fcm: () => registerAndroidByFcm(tenant.dev),
+  fallback: () => registerAndroid(tenant.dev),
   'web-push': () => registerSimulatedBrowser(tenant.dev, fixture.sandbox),
 };
 
 /** Sends to a device whose provider sends a response once, and then recovers. */
-async function sendTo(channel: keyof typeof register, response: ScriptedResponse) {
-  const device = await register[channel]();
-  await fixture.sandbox.script(channel, device.address, [response]);
+async function sendTo(way: keyof typeof register, response: ScriptedResponse) {
+  const device = await register[way]();
+  await fixture.sandbox.script(way === 'fallback' ? 'fcm' : way, device.address, [response]);
   return { device, push: await send(tenant, device.token) };
 }
 
@@ -63,9 +65,10 @@ test.each([
   ['apns', { as: 'TooManyRequests', ...RETRY_AFTER }, SENT, 2],
   ['apns', { do: 'refuse-stream' }, SENT, 2],
   ['apns', { do: 'goaway' }, SENT, 1],
+  ['fcm', { as: 'UNAVAILABLE', ...RETRY_AFTER }, SENT, 2],
   ['web-push', { status: 503, ...RETRY_AFTER }, SENT, 2],
-] as const)('%s %j: %j after %i requests', async (channel, response, outcome, requests) => {
-  const { push, device } = await sendTo(channel, { ...response });
+] as const)('%s %j: %j after %i requests', async (way, response, outcome, requests) => {
+  const { push, device } = await sendTo(way, { ...response });
   expect(await untilFinal(fixture.store, push, device.token)).toEqual(outcome);
   const times = await requestTimes(push, device);
   expect(times).toHaveLength(requests);
@@ -74,19 +77,20 @@ test.each([
   if ('headers' in response) expect(second - first).toBeGreaterThanOrEqual(1_000);
 });
 
-test('FCM is tried again too: what ends such a push is its receipt or its expiry', async () => {
-  const { push, device } = await sendTo('fcm', { as: 'UNAVAILABLE' });
+test('the fallback is tried again too: what ends such a push is its receipt or its expiry', async () => {
+  const { push, device } = await sendTo('fallback', { as: 'UNAVAILABLE' });
   await until(async () => (await requestTimes(push, device)).length === 2);
 });
 
 test.each([
   ['apns', { as: 'Unregistered' }, 'uninstalled'],
   ['fcm', { as: 'UNREGISTERED' }, 'uninstalled'],
+  ['fallback', { as: 'UNREGISTERED' }, 'uninstalled'],
   ['web-push', { status: 410 }, 'unsubscribed'],
-] as const)('%s reports a device as gone: it is flagged as %s', async (channel, response, flag) => {
-  const { push, device } = await sendTo(channel, { ...response });
-  // An Android device could still connect.
-  if (channel !== 'fcm') expect(await untilFinal(fixture.store, push, device.token)).toEqual(GONE);
+] as const)('%s reports a device as gone: %j flags it as %s', async (way, response, flag) => {
+  const { push, device } = await sendTo(way, { ...response });
+  // A device that goes by MQTT could still connect.
+  if (way !== 'fallback') expect(await untilFinal(fixture.store, push, device.token)).toEqual(GONE);
   const isFlagged = async () => flag in ((await readPresence(device))[0] ?? {});
   await until(isFlagged, { what: `the flag ${flag}` });
   expect(await requestTimes(push, device)).toHaveLength(1);

@@ -97,8 +97,7 @@ test.each([
   await scriptAll(channel, {});
   const isDone = async () => (await sandbox.counts()).byChannel[channel]?.accepted === POOL_SIZE;
   await until(isDone, { timeoutMs: 60_000, everyMs: 100, what: 'the provider has all' });
-  // Recipients over FCM are pending until the push ends.
-  if (channel === 'apns') await untilOutcomeCounts(store, push, { sent: POOL_SIZE });
+  await untilOutcomeCounts(store, push, { sent: POOL_SIZE });
   expect(rejected.length).toBeLessThanOrEqual(WINDOWS[channel] + MORE);
   await expectNoEarlyRetry(push, status);
   expect((await sandbox.counts()).duplicates).toBe(0);

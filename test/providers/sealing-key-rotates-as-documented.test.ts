@@ -10,7 +10,7 @@ import { send } from '../support/end-to-end/pushes.ts';
 import { createTestHome, type NpmStart, type TestHome } from '../support/first-run/test-home.ts';
 import {
   type ProviderDevice,
-  registerAndroid,
+  registerAndroidByFcm,
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
@@ -37,7 +37,7 @@ beforeAll(async () => {
   await withStore({ dev }, ({ apps }) => apps.updateSettings(dev.app, { fcm: 0 }));
   devices = [
     await registerIphone(dev),
-    await registerAndroid(dev),
+    await registerAndroidByFcm(dev),
     await registerSimulatedBrowser(dev, pushService, await publicKey()),
   ];
 });

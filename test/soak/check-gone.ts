@@ -11,10 +11,10 @@ import {
 /** A time of MongoDB may be that of some milliseconds before. */
 const MONGODB_LATE_MS = 100;
 
-/** Checks whether pushes to a device may end as gone. FCM is a second way to its devices: MQTT decides. */
+/** Checks whether pushes to a device may end as gone: not if its provider is the fallback of MQTT. */
 export function mayBeGone({ goneOf }: Pick<Prepared, 'goneOf'>, token: string): boolean {
   const device = goneOf.get(token);
-  return device !== undefined && device.channel !== 'fcm';
+  return device !== undefined && device.hasMqtt !== true;
 }
 
 /**
@@ -65,10 +65,13 @@ function describeLate(history: Prepared, push: SentPush, token: string): string 
   return (isLater || isRefused) && !isAccepted ? 'not gone' : undefined;
 }
 
-/** Finds devices without the flag that their provider's report leads to, and others that have one. */
+/**
+ * Finds devices without the flag that their provider's report leads to, and others that have one. Those with MQTT have
+ * connected since their provider was last tried, which has ended their flag.
+ */
 export function checkFlags({ goneOf, flags }: Prepared): string[] {
   const missing = [...goneOf.values()].filter(
-    ({ token, channel }) => flags[token] !== FLAGS[channel],
+    ({ token, channel, hasMqtt }) => flags[token] !== (hasMqtt ? undefined : FLAGS[channel]),
   );
   const others = Object.entries(flags).filter(([token]) => !goneOf.has(token));
   return [

@@ -236,8 +236,13 @@ const BAD_RUNS: Record<InvariantName, Run[]> = {
     withGone({ refusals: [] }),
     // Another push was refused when this one had ended.
     withGone({ refusals: [refusal('two', 261)] }),
-    // FCM is the second way to a device with MQTT.
-    withGone({ gone: [gone('b', { channel: 'fcm' })] }),
+    // FCM is the fallback of a device with MQTT.
+    withGone({ gone: [gone('b', { channel: 'fcm', hasMqtt: true })] }),
+    // A phone by FCM alone had its push after it was gone.
+    withGone({
+      gone: [gone('b', { channel: 'fcm' })],
+      ends: goneEnds(finishedAt(60, GOOD_END), 'sent'),
+    }),
     // A push that the provider refused, and one that was sent afterwards.
     withGone({ ends: goneEnds(finishedAt(60, GOOD_END), 'sent') }),
     withGone({ refusals: [refusal('one')], ...arrived('one a', 'two a +140') }),
@@ -248,12 +253,17 @@ const BAD_RUNS: Record<InvariantName, Run[]> = {
     withGone({ flags: { b: 'unsubscribed' } }),
     withGone({ flags: { a: 'uninstalled', b: 'uninstalled' } }),
     withGone({ gone: [gone('b', { channel: 'web-push' })] }),
+    // Its CONNECT has ended the flag.
+    withGone({
+      gone: [gone('b'), gone('a', { channel: 'fcm', hasMqtt: true })],
+      flags: { a: 'uninstalled', b: 'uninstalled' },
+    }),
     { flags: { b: 'uninstalled' } },
   ],
   'nothing is sent to a device with a flag': [
     withGone({ gone: [gone('b', { flaggedAtMs: START + 120 })] }),
     withGone({
-      gone: [gone('a', { channel: 'fcm', flaggedAtMs: START + 120 })],
+      gone: [gone('a', { channel: 'fcm', hasMqtt: true, flaggedAtMs: START + 120 })],
       ...arrived('one a', 'one b apns', 'two a +140', 'two a fcm +150'),
     }),
   ],
@@ -353,6 +363,13 @@ const GOOD_RUNS: Record<string, Run> = {
     ...{ ...change({ ttlSeconds: 0 }), ...endsB('expired'), ...arrived('one a +6000') },
   },
   'a device that is gone': withGone(),
+  'a phone by FCM alone that is gone': withGone({
+    ...{ ...arrived('one a', 'one b fcm', 'two a +140'), gone: [gone('b', { channel: 'fcm' })] },
+    refusals: [{ ...refusal('two'), channel: 'fcm' }],
+  }),
+  'a device with MQTT whose flag has ended': withGone({
+    gone: [gone('b'), gone('a', { channel: 'fcm', hasMqtt: true, flaggedAtMs: START + 130 })],
+  }),
   'a flag that is seen later': withGone({ gone: [gone('b', { flaggedAtMs: START + 121 })] }),
   'a refusal just after the end': withGone({ refusals: [refusal('two', 260)] }),
   'a push that came to a device, was lost and repeated': repeatedWhenGone(),

@@ -378,7 +378,7 @@ export function listUnreported(
 }
 
 /** Finds events that were not reported to the tenant's webhook, and those that are not the tenant's. */
-function checkReports({ reports, accepted, gone, flags }: Prepared): string[] {
+function checkReports({ reports, accepted, gone, goneOf }: Prepared): string[] {
   const { tenant, sinceMs, outcomes, finished, wrongRequests } = reports;
   const own = accepted.filter(({ push }) => push.tenant === tenant);
   const ids = new Set(own.map(({ id }) => id));
@@ -396,9 +396,12 @@ function checkReports({ reports, accepted, gone, flags }: Prepared): string[] {
       .filter((id) => !ids.has(id))
       .map((id) => `${id}, which is no push of ${tenant}`),
     ...missingFlags.map(({ token, channel }) => `${token}, gone at ${channel}`),
-    ...Object.entries(reports.flags).flatMap(([token, reported]) =>
-      reported.filter((flag) => flag !== flags[token]).map((flag) => `${token}: ${flag}`),
-    ),
+    ...Object.entries(reports.flags).flatMap(([token, reported]) => {
+      const channel = goneOf.get(token)?.channel;
+      return reported
+        .filter((flag) => channel === undefined || flag !== FLAGS[channel])
+        .map((flag) => `${token}: ${flag}`);
+    }),
     ...(wrongRequests === 0 ? [] : [`${wrongRequests} wrong requests`]),
   ];
 }

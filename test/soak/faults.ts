@@ -139,10 +139,11 @@ export async function makeGone(
     const token = swarm.tokens[tenant][device] ?? '';
     const known = swarm.addressOf(token);
     if (known === undefined) throw new Error(`the device ${tenant} ${device} has no provider`);
-    const { channel, address } = known;
+    const { channel, address, hasMqtt } = known;
     const startedAtMs = Date.now();
     await sandbox.scriptPermanently(channel, address, GONE_RESPONSES[channel]);
-    gone.push({ tenant, token, channel, startedAtMs, goneAtMs: Date.now() });
+    const goneAtMs = Date.now();
+    gone.push({ tenant, token, channel, startedAtMs, goneAtMs, ...(hasMqtt && { hasMqtt }) });
     log({ op: 'gone', type: 'ok', at: startedAtMs, token, channel });
   }
   return gone;

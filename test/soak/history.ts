@@ -49,11 +49,13 @@ export interface Refusal {
   channel: ProviderChannelName;
 }
 
-/** A device that its provider reports as gone. One with an FCM token still gets its pushes over MQTT. */
+/** A device that its provider reports as gone. */
 export interface GoneDevice {
   tenant: TenantName;
   token: string;
   channel: ProviderChannelName;
+  /** The provider is the fallback: the device still gets its pushes over MQTT, and its next CONNECT ends the flag. */
+  hasMqtt?: true;
   /** The provider reports it as gone from a moment between these times on. */
   startedAtMs: number;
   goneAtMs: number;

@@ -44,9 +44,13 @@ export async function sendProbes(
   const all = { a: [...swarm.tokens.a.keys()], b: [...swarm.tokens.b.keys()] };
   await swarm.whileAway(new Set(gone.map(({ token }) => token)), async () => {
     await send({ a: all.a.filter(isGone('a')), b: all.b.filter(isGone('b')) });
-    await untilFlagged(senders, gone).catch((error) =>
+    const isByProvider = ({ hasMqtt }: GoneDevice) => hasMqtt !== true;
+    await untilFlagged(senders, gone.filter(isByProvider)).catch((error) =>
       log({ op: 'flag', type: 'fail', at: Date.now(), error: String(error) }),
     );
+    await sleep(FALLBACK_MS);
+    // Not those whose address was removed when they connected with an earlier flag.
+    await recordFlags(senders, gone);
     await send(all);
     await sleep(FALLBACK_MS);
   });
@@ -58,17 +62,25 @@ async function untilFlagged(
   gone: readonly GoneDevice[],
 ): Promise<void> {
   const areFlagged = async () => {
-    for (const name of TENANT_NAMES) {
-      const missing = gone.filter((one) => one.tenant === name && one.flaggedAtMs === undefined);
-      if (missing.length === 0) continue;
-      const flags = await readFlags(
-        senders[name].dev,
-        missing.map(({ token }) => token),
-      );
-      const flagged = missing.filter(({ token }) => flags[token] !== undefined);
-      for (const device of flagged) device.flaggedAtMs = Date.now();
-    }
+    await recordFlags(senders, gone);
     return gone.every(({ flaggedAtMs }) => flaggedAtMs !== undefined);
   };
   await until(areFlagged, { timeoutMs: FLAGGED_MS, everyMs: 500, what: 'flags of all devices' });
+}
+
+/** Records the time for devices whose flag the API shows now, and did not show before. */
+async function recordFlags(
+  senders: Record<TenantName, Sender>,
+  gone: readonly GoneDevice[],
+): Promise<void> {
+  for (const name of TENANT_NAMES) {
+    const missing = gone.filter((one) => one.tenant === name && one.flaggedAtMs === undefined);
+    if (missing.length === 0) continue;
+    const flags = await readFlags(
+      senders[name].dev,
+      missing.map(({ token }) => token),
+    );
+    const flagged = missing.filter(({ token }) => flags[token] !== undefined);
+    for (const device of flagged) device.flaggedAtMs = Date.now();
+  }
 }

@@ -18,7 +18,7 @@ import { createRandom, type Plan, TENANT_NAMES, type TenantName } from './plan.t
 import { sendProbes } from './probes.ts';
 import { addStored } from './read-stored.ts';
 import { openRest, type Rest } from './rest.ts';
-import { createSwarm, type Swarm, type SwarmSize } from './swarm.ts';
+import { createSwarm, PROVIDER_KINDS, type Swarm, type SwarmSize } from './swarm.ts';
 import type { System } from './system.ts';
 
 /** Devices of each tenant. */
@@ -26,7 +26,8 @@ const DEVICES: Record<TenantName, SwarmSize> = {
   a: { connected: 100, ofProvider: 40 },
   b: { connected: 10, ofProvider: 5 },
 };
-const countDevices = ({ connected, ofProvider }: SwarmSize) => connected + 3 * ofProvider;
+const countDevices = ({ connected, ofProvider }: SwarmSize) =>
+  connected + PROVIDER_KINDS * ofProvider;
 /** What a plan has to know of the devices: the number of each tenant, of all channels, and of those with MQTT alone. */
 export const DEVICE_SETTINGS = {
   devices: { a: countDevices(DEVICES.a), b: countDevices(DEVICES.b) },

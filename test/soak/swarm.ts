@@ -3,7 +3,11 @@ import type { TestTenant } from '../support/api/tenants.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
-import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
+import {
+  registerAndroidsByFcm,
+  registerBrowsers,
+  registerIphones,
+} from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 import type { Arrival, History } from './history.ts';
 import { createRandom, type Random, TENANT_NAMES, type TenantName } from './plan.ts';
@@ -21,16 +25,20 @@ const LEAVES_EVERY = 10;
 /** Return codes of a CONNACK after which an official client registers again (MQTT 3.1.1, 3.2.2.3). */
 const REFUSALS: readonly number[] = [4, 5];
 
-/** Devices of a tenant: with MQTT alone, and of each provider. */
+/** Devices of a tenant: with MQTT alone, and of each kind that has a provider. */
 export interface SwarmSize {
   connected: number;
   ofProvider: number;
 }
+/** Kinds of devices with a provider: iPhones, browsers, and Android devices with and without MQTT. */
+export const PROVIDER_KINDS = 4;
 
 /** How a provider knows a device. */
 interface DeviceAddress {
   channel: ProviderChannelName;
   address: string;
+  /** The provider is the fallback: the device has MQTT. */
+  hasMqtt?: true;
 }
 
 /** All devices of a run. */
@@ -165,10 +173,11 @@ async function registerDevices(
   for (let n = 0; n < ofProvider; n += 1) {
     const { address, ...credentials } = await registerAndroid(tenant.dev);
     mqtt.push(createMqttDevice({ url, ...credentials }));
-    addresses.set(credentials.token, { channel: 'fcm', address });
+    addresses.set(credentials.token, { channel: 'fcm', address, hasMqtt: true });
   }
   const pools = [
     { channel: 'apns', ...(await registerIphones(tenant, ofProvider)) },
+    { channel: 'fcm', ...(await registerAndroidsByFcm(tenant, ofProvider)) },
     { channel: 'web-push', ...(await registerBrowsers(tenant, system.sandbox, ofProvider)) },
   ] as const;
   for (const { channel, ...pool } of pools)

@@ -8,6 +8,7 @@ import { type CredentialKey, credentialId } from '@carillon/store/credentials';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError, invalidCredential } from './admin-error.ts';
+import { describeFcmGap } from './fcm-use.ts';
 import { requireApp } from './require-app.ts';
 
 /** Credential that passed every check that is possible without the provider. */
@@ -33,7 +34,7 @@ export interface CredentialKeyInput {
 
 /** Credential as operators see it, never with its secret; the properties of `about` are spread into it. */
 export type CredentialView = ReturnType<typeof toCredentialView> & {
-  /** What an operator should change about it. */
+  /** What an operator should change about it, or about its use. */
   warning?: string;
 };
 
@@ -86,20 +87,24 @@ export async function replaceCredential(
 }
 
 /**
- * Lists the credentials of an app in order of id, that of Web Push with the contact that requests are signed with.
+ * Lists the credentials of an app in order of id, that of Web Push with the contact that requests are signed with, and with
+ * warnings.
  *
  * @param webPushContact the deployment's contact for push services
  * @throws AdminError APP_NOT_FOUND
  */
 export async function listCredentials(
-  store: Pick<Store, 'apps' | 'credentials'>,
+  store: Pick<Store, 'apps' | 'credentials' | 'devices'>,
   app: string,
   webPushContact: string | undefined,
 ): Promise<CredentialView[]> {
-  await requireApp(store, app);
+  const owner = await requireApp(store, app);
   const found = await store.credentials.list(app);
+  const hasFcm = found.some(({ channel }) => channel === 'fcm');
+  const fcmGap = hasFcm ? await describeFcmGap(store, owner) : undefined;
   return found.map((credential) => {
     const view = toCredentialView(credential);
+    if (credential.channel === 'fcm' && fcmGap !== undefined) return { ...view, warning: fcmGap };
     if (credential.channel !== 'web-push') return view;
     const contact = chooseContact(credential.about.contact, webPushContact);
     return contact === undefined ? { ...view, warning: CONTACT_WARNING } : { ...view, contact };

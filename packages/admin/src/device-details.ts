@@ -1,6 +1,7 @@
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Reports } from '@carillon/reports/reports';
+import { shownWay } from '@carillon/store/device-ways';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
@@ -13,18 +14,19 @@ const AFTER_ALL_PUSH_IDS = 'g';
 export type PresenceView = { state: 'online'; gateway: string } | { state: 'offline' | 'unknown' };
 
 /**
- * Returns a device with its presence, its topics and the number of pushes in its inbox. Times are milliseconds since
- * 1970.
+ * Returns a device with its way, its presence, its topics and the number of pushes in its inbox. Times are milliseconds
+ * since 1970.
  *
  * @throws AdminError DEVICE_NOT_FOUND
  */
 export async function getDeviceDetails(
-  store: Pick<Store, 'devices' | 'subscriptions' | 'inbox'>,
+  store: Pick<Store, 'apps' | 'devices' | 'subscriptions' | 'inbox'>,
   presenceReader: Pick<PresenceReader, 'lookup'>,
   token: string,
 ) {
   const device = await requireDevice(store, token);
-  const [presence, subscriptions, inbox] = await Promise.all([
+  const [owner, presence, subscriptions, inbox] = await Promise.all([
+    store.apps.find(device.app),
     readPresence(presenceReader, token),
     store.subscriptions.listTopics(token),
     store.inbox.count(token),
@@ -32,7 +34,7 @@ export async function getDeviceDetails(
   const { app, platform, registeredAt, lastActiveAt, provider, uninstalled, unsubscribed } = device;
   const { replacedBy, replaces } = device;
   return {
-    ...{ token, app, platform, presence, subscriptions, inbox },
+    ...{ token, app, platform, ...shownWay(device, owner), presence, subscriptions, inbox },
     registeredAt: registeredAt.getTime(),
     lastActiveAt: lastActiveAt.getTime(),
     ...(provider !== undefined && {

@@ -1,4 +1,5 @@
-import type { DeviceDocument } from '@carillon/store/documents';
+import { shownWay } from '@carillon/store/device-ways';
+import type { AppDocument, DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { type Page, type PageQuery, toPage } from './page.ts';
 import { toUnixSeconds } from './pushes.ts';
@@ -17,16 +18,18 @@ export async function listDevices(
   app: string,
   query: PageQuery,
 ): Promise<Page<DeviceView>> {
-  await requireApp(store, app);
-  const found = await store.devices.list(app, query.cursor ?? '', query.limit);
-  return toPage(found.map(toDeviceView), query, ({ token }) => token);
+  const found = await requireApp(store, app);
+  const devices = await store.devices.list(app, query.cursor ?? '', query.limit);
+  const views = devices.map((device) => toDeviceView(device, found));
+  return toPage(views, query, ({ token }) => token);
 }
 
-function toDeviceView(device: DeviceDocument) {
+function toDeviceView(device: DeviceDocument, app: AppDocument) {
   return {
     token: device._id,
     date: toUnixSeconds(device.registeredAt),
     platform: device.platform,
+    ...shownWay(device, app),
     last_active: toUnixSeconds(device.lastActiveAt),
     ...(device.uninstalled && { uninstalled: true as const }),
     ...(device.unsubscribed && { unsubscribed: true as const }),

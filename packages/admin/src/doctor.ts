@@ -8,6 +8,7 @@ import { fetchUnservedAges } from '@carillon/queue/unserved-queues';
 import type { Store } from '@carillon/store/store';
 import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
+import { checkFcmUse } from './fcm-use.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
 /**
@@ -54,8 +55,8 @@ export async function runCheck(
 }
 
 /**
- * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, contacts for
- * push services, and proxies that the services' settings don't name.
+ * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, apps' use of
+ * FCM, contacts for push services, and proxies that the services' settings don't name.
  *
  * @param host shown as the server's address
  * @param webPushContact the deployment's contact for push services
@@ -74,6 +75,7 @@ export function checkDatabase(
     runCheck('mongodb disk space', () => checkDiskSpace(store)),
     runCheck('backlog', () => checkBacklog(store)),
     runCheck('refused credentials', () => checkRejectedCredentials(store)),
+    runCheck('fcm for android', () => checkFcmUse(store)),
     runCheck('web push contact', () => checkContacts(store, webPushContact)),
     runCheck('client addresses', () => checkClientAddresses(store)),
   ]);
@@ -266,7 +268,7 @@ async function checkContacts(
 ): Promise<string> {
   if (ofDeployment !== undefined) return `${ofDeployment} for apps without one of their own`;
   const lacking: string[] = [];
-  for await (const { app, about } of credentials.iterateWebPush()) {
+  for await (const { app, about } of credentials.iterateOf('web-push')) {
     if (chooseContact(about.contact, undefined) === undefined) lacking.push(app);
   }
   if (lacking.length === 0) return 'every app has one';

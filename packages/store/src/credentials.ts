@@ -87,11 +87,11 @@ function createCredentialReads(credentials: Credentials) {
     /** Lists an app's credentials in order of id. */
     list: (app: string) => credentials.find({ app }).sort({ _id: 1 }).toArray(),
 
-    /** Reads what may be shown of the key pairs for Web Push of all apps, one at a time, in order of app. */
-    iterateWebPush: (): AsyncIterable<Pick<CredentialDocument, '_id' | 'app' | 'about'>> =>
-      credentials
-        .find({ channel: 'web-push' }, { projection: { app: 1, about: 1 } })
-        .sort({ app: 1 }),
+    /** Reads what may be shown of the credentials of all apps for a channel, one at a time, in order of app. */
+    iterateOf: (
+      channel: Channel,
+    ): AsyncIterable<Pick<CredentialDocument, '_id' | 'app' | 'about'>> =>
+      credentials.find({ channel }, { projection: { app: 1, about: 1 } }).sort({ app: 1 }),
 
     /** Reads all credentials of all apps, one at a time. */
     iterateAll: (): AsyncIterable<CredentialDocument> => credentials.find(),

@@ -1,7 +1,16 @@
 import { createBatcher } from '@carillon/core/batcher';
-import { mayGoByFcm, type Platform, type ProviderAddress, type Way } from '@carillon/core/channels';
+import {
+  type Channel,
+  findChannel,
+  mayGoByFcm,
+  type Platform,
+  type ProviderAddress,
+  type Way,
+  wayOf,
+} from '@carillon/core/channels';
 import type { Collection, Document } from 'mongodb';
-import type { DeviceDocument } from './documents.ts';
+import { usesFcmForAndroid } from './apps.ts';
+import type { AppDocument, DeviceDocument } from './documents.ts';
 import { IS_NOT_FORMER } from './former-devices.ts';
 
 /** A device as a recipient. */
@@ -28,6 +37,18 @@ export function buildNextWay(address: Pick<ProviderAddress, 'channel'> | undefin
   return address?.channel === 'fcm'
     ? { $ifNull: ['$way', 'fcm'] }
     : { $cond: [{ $eq: ['$way', 'mqtt'] }, 'mqtt', '$$REMOVE'] };
+}
+
+/**
+ * Returns the channel by which a device of an app gets its pushes, as it is shown to people: none if the device was
+ * registered by a newer release than this process.
+ */
+export function shownWay(
+  { platform, way }: Pick<DeviceDocument, 'platform' | 'way'>,
+  app: Pick<AppDocument, 'fcm'> | undefined,
+): { way?: Channel } {
+  if (findChannel(platform) === undefined) return {};
+  return { way: wayOf({ platform, way }, usesFcmForAndroid(app)) };
 }
 
 /** Checks whether a connect of a device over MQTT changes what is stored of it. */

@@ -34,6 +34,8 @@ export function hasCredentials(device: ConnectingDevice | undefined): device is 
 
 type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'way' | 'deletedAt'>;
 
+/** Devices of an app that are read at most to find one of a kind. */
+const MAX_READ_FOR_ONE = 1_000;
 /** Maximum queries in flight. More would hold more of a large audience in memory at once. */
 const QUERIES_IN_FLIGHT = 4;
 
@@ -194,6 +196,25 @@ function createDeviceReads(devices: Devices) {
           { projection: { _id: 1 } },
         );
         if (browser !== null) found.push(app);
+      }
+      return found;
+    },
+    /** Returns the first of these apps, at most `limit`, that have an Android phone whose way is FCM. */
+    async filterWithPhonesByFcm(apps: readonly string[], limit: number): Promise<string[]> {
+      const found: string[] = [];
+      for (const app of apps) {
+        if (found.length === limit) break;
+        // Some apps have iPhones alone that go by FCM: no more of them are read than the first.
+        const [phone] = await devices
+          .aggregate([
+            { $match: { app, way: 'fcm' } },
+            { $limit: MAX_READ_FOR_ONE },
+            { $match: { platform: 'android' } },
+            { $limit: 1 },
+            { $project: { _id: 1 } },
+          ])
+          .toArray();
+        if (phone !== undefined) found.push(app);
       }
       return found;
     },

@@ -23,7 +23,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   credentials: {
     ...{ has: [APP, 'apns'], listForChannel: [APP, 'apns'], webPushPublicKey: [APP] },
     ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [], listRefused: [10] },
-    ...{ listUnaccepted: [10], list: [APP], iterateWebPush: [] },
+    ...{ listUnaccepted: [10], list: [APP], iterateOf: ['web-push'] },
   },
   operators: {
     ...{ find: [ACCOUNT], findByName: ['Ann'], findByOpenId: ['https://id.example ann'] },
@@ -39,6 +39,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ findByAddress: [[APP], 'address', 10], filterWithAppleBrowser: [[APP], 10] },
     ...{ hasAppleByFcm: [APP], addWays: [APP, [{ token: 'device1', platform: 'android' }], true] },
     ...{ findByDeviceId: [APP, 'android', 'hash'] },
+    ...{ filterWithPhonesByFcm: [[APP], 10] },
   },
   deviceOverviews: { find: [APP, 'device1'] },
   deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },

@@ -137,7 +137,7 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     (store) =>
       store.devices.flagGone(APP, [{ token: 'device1', address: 'fcm1', flag: 'uninstalled' }]),
   ),
-  'devices.markConnected': on({ devices: device() }, (store) =>
+  'devices.markConnected': on({ devices: device({ uninstalled: true }) }, (store) =>
     store.devices.markConnected('device1'),
   ),
   'devices.touch': on({ devices: device() }, (store) =>

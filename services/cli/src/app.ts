@@ -7,6 +7,8 @@ import {
   normalizeWebHost,
   updateAppSettings,
 } from '@carillon/admin/apps';
+import { describeFcmGap } from '@carillon/admin/fcm-use';
+import { requireApp } from '@carillon/admin/require-app';
 import { LIMITS } from '@carillon/core/limits';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
@@ -73,8 +75,14 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
       throw usageError('Give at least one setting, for example --payload-limit 8192.');
     }
     const settings = toAppSettings(options);
-    const view = await withStore(stack(), (store) => updateAppSettings(store, id, settings));
-    output.show(view, formatApp(view));
+    const view = await withStore(stack(), async (store) => {
+      const updated = await updateAppSettings(store, id, settings);
+      if (settings.fcm === undefined) return updated;
+      const warning = await describeFcmGap(store, await requireApp(store, id));
+      return { ...updated, ...(warning !== undefined && { warning }) };
+    });
+    const lines = 'warning' in view ? [`Warning: ${view.warning}`] : [];
+    output.show(view, [...formatApp(view), ...lines]);
   });
 }
 

@@ -18,6 +18,8 @@ import {
   saveCredential,
   type VerifiedCredential,
 } from '@carillon/admin/credentials';
+import { describeFcmGap } from '@carillon/admin/fcm-use';
+import { requireApp } from '@carillon/admin/require-app';
 import { PROVIDER_CHANNELS, type ProviderChannelName } from '@carillon/core/channels';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
 import { parseSealingKeys, type SealingKeys } from '@carillon/core/sealing';
@@ -126,9 +128,12 @@ function saveVerified(
 ): Promise<void> {
   const keyInput = { ...options, channel: verified.channel };
   const gateway = readGateway(options);
-  return saveAndShow(context, (store, keys) =>
-    saveCredential(store, keys, keyInput, verified, gateway),
-  );
+  return saveAndShow(context, async (store, keys) => {
+    const saved = await saveCredential(store, keys, keyInput, verified, gateway);
+    if (verified.channel !== 'fcm') return saved;
+    const warning = await describeFcmGap(store, await requireApp(store, options.app));
+    return { ...saved, ...(warning !== undefined && { warning }) };
+  });
 }
 
 async function saveAndShow(

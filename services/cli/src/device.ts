@@ -1,6 +1,7 @@
 import { listDevicePushes } from '@carillon/admin/device-details';
 import { type DeviceView, listDevices } from '@carillon/admin/devices';
 import type { PageQuery } from '@carillon/admin/page';
+import { CHANNELS, type Channel } from '@carillon/core/channels';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { type ApiRequest, requestApi } from './api-client.ts';
@@ -18,6 +19,7 @@ const deviceResponse = z.object({
     platform: z.string(),
     replaced_by: z.string().optional(),
     replaces: z.string().optional(),
+    way: z.enum(CHANNELS).optional(),
   }),
   presence: z.object({
     online: z.boolean(),
@@ -28,6 +30,14 @@ const deviceResponse = z.object({
   subscriptions: z.array(z.string()),
   pending_notifications: z.array(z.unknown()),
 });
+
+const WAYS: Record<Channel, string> = {
+  mqtt: 'MQTT',
+  apns: 'APNs',
+  fcm: 'FCM',
+  'web-push': 'Web Push',
+};
+const WAY_WIDTH = Math.max(...Object.values(WAYS).map(({ length }) => length));
 
 /** Adds `carillon device …`: registered installations. */
 export function addDeviceCommands(
@@ -127,9 +137,13 @@ function requestDevice(
 }
 
 function formatDevice(device: DeviceView): string {
-  const { token, platform, last_active } = device;
+  const { token, platform, way, last_active } = device;
   const flags = listFlags(device).map((flag) => `, ${flag}`);
-  return `${token}  ${platform.padEnd(8)}  last active ${formatTimestamp(last_active)}${flags.join('')}`;
+  return `${token}  ${platform.padEnd(8)}  ${describeWay(way).padEnd(WAY_WIDTH)}  last active ${formatTimestamp(last_active)}${flags.join('')}`;
+}
+
+function describeWay(way: Channel | undefined): string {
+  return way === undefined ? 'unknown' : WAYS[way];
 }
 
 /** Lists the flags that a failed delivery has set. */
@@ -150,6 +164,7 @@ function describeDevice(token: string, text: string): string[] {
     `Device ${token}: ${device.platform}, registered ${formatTimestamp(device.date)}.`,
     ...(device.replaced_by === undefined ? [] : [`Replaced by ${device.replaced_by}.`]),
     ...(device.replaces === undefined ? [] : [`Replaces ${device.replaces}.`]),
+    `Way of its pushes: ${describeWay(device.way)}.`,
     ...listFlags(presence).map((flag) => `A delivery failed because the device is ${flag}.`),
     `${presence.online ? 'Online' : 'Offline'}, last active ${formatTimestamp(date)} (${seconds_ago} s ago).`,
     `Topics: ${lists.subscriptions.join(', ') || 'none'}.`,

@@ -97,7 +97,7 @@ describe('a file', () => {
         provider: { channel: 'apns', address: APNS, ...bundle, since },
       },
       {
-        ...{ _id: id(2), ...common, platform: 'android' },
+        ...{ _id: id(2), ...common, platform: 'android', way: 'fcm' },
         provider: { channel: 'fcm', address: 'fcm:APA91-x', since },
         way: 'fcm',
       },

@@ -82,6 +82,11 @@ describe('apps, keys and credentials', () => {
     secrets.push(other.key);
     const change = { payloadLimit: 8_192, fcmFallback: 30, bundleIds: ['com.example.app'] };
     expect((await owner.put(`/api/apps/${app}`, change)).body).toMatchObject(change);
+    for (const fcmFallback of ['first', 'off']) {
+      const use = { fcmFallback, fcmNotification: fcmFallback === 'first' };
+      expect((await owner.put(`/api/apps/${app}`, use)).body).toMatchObject(use);
+    }
+    expect((await owner.put(`/api/apps/${app}`, { fcmFallback: 'last' })).status).toBe(400);
     const taken = await owner.put(`/api/apps/${other.id}`, { bundleIds: ['com.example.app'] });
     expect([taken.status, taken.body.code]).toEqual([409, 'CONFLICT']);
     expect((await owner.put(`/api/apps/${app}`, { bundleIds: ['*'] })).status).toBe(400);

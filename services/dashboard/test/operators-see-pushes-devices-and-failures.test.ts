@@ -254,7 +254,7 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   const inboxed = await send([token], { [token]: OUTCOMES.inbox });
   const failed = await send([token], { [token]: REJECTED });
   expect(await get('/devices/:token', { token })).toMatchObject({
-    ...{ token, app, platform: 'android', presence: { state: 'offline' } },
+    ...{ token, app, platform: 'android', way: 'mqtt', presence: { state: 'offline' } },
     ...{ subscriptions: ['news', 'rolls'], inbox: 1 },
   });
   const many = await register(2);
@@ -282,7 +282,7 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   expect(items).toMatchObject(rest);
   expect(await post('/devices/:token/disconnect', { token })).toEqual({ disconnected: true });
   expect((await get('/apps/:app/devices', { app, limit: '100' })).items).toEqual(
-    expect.arrayContaining([expect.objectContaining({ token, platform: 'android' })]),
+    expect.arrayContaining([expect.objectContaining({ token, platform: 'android', way: 'mqtt' })]),
   );
   expect(await remove('/devices/:token', { token })).toEqual({ deleted: true });
   await expect(get('/devices/:token', { token })).rejects.toMatchObject({ code: 'NOT_FOUND' });

@@ -70,6 +70,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
   'test/providers/expired-tokens-and-changed-credentials.test.ts',
   'test/providers/options-reach-the-device-at-500-a-second.test.ts',
+  'test/providers/phones-that-only-have-fcm-are-reached.test.ts',
   'test/providers/queues-are-split-between-workers.test.ts',
   'test/providers/sealing-key-rotates-as-documented.test.ts',
   'test/soak/half-a-minute-of-faults-breaks-no-guarantee.test.ts',

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { createMqttDevice } from '../mqtt-device.ts';
 import type { Credentials } from '../register-device.ts';
 import type { Dev } from '../stack/dev-file.ts';
 import type { Sandbox } from './sandbox.ts';
@@ -30,9 +31,22 @@ export async function registerIphone(dev: AppAddress): Promise<ProviderDevice> {
   return { ...(await register(dev, { platform: 'ios', pushToken, ...app })), address: pushToken };
 }
 
-/** An Android device that FCM reaches too. */
-export async function registerAndroid(dev: AppAddress): Promise<ProviderDevice> {
-  const fcmToken = `fcm-${randomBytes(20).toString('hex')}`;
+/** An Android device that has connected over MQTT once and is offline now; FCM is its fallback. */
+export async function registerAndroid(
+  dev: AppAddress & Pick<Dev, 'mqtt'>,
+): Promise<ProviderDevice> {
+  const device = await registerAndroidByFcm(dev);
+  const connection = createMqttDevice({ url: dev.mqtt, ...device });
+  await connection.connect();
+  await connection.disconnect();
+  return device;
+}
+
+/** An Android phone that never connects over MQTT: FCM alone reaches it, if the app uses FCM. */
+export async function registerAndroidByFcm(
+  dev: AppAddress,
+  fcmToken = `fcm-${randomBytes(20).toString('hex')}`,
+): Promise<ProviderDevice> {
   return { ...(await register(dev, { platform: 'android', fcmToken })), address: fcmToken };
 }
 

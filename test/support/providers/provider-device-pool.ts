@@ -1,5 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import type { ProviderAddress, ProviderChannelName } from '../../../packages/core/src/channels.ts';
+import type {
+  ProviderAddress,
+  ProviderChannelName,
+  Way,
+} from '../../../packages/core/src/channels.ts';
 import { newDeviceToken } from '../../../packages/core/src/ids.ts';
 import type {
   DeviceDocument,
@@ -33,12 +37,20 @@ export function registerIphones(
   return insertDevices(tenant, 'ios', addresses);
 }
 
-/** Android devices that FCM reaches, and that never connect over MQTT. */
+/** Android devices that have connected over MQTT once and are offline now; FCM is their fallback. */
 export function registerAndroids(tenant: TestTenant, n: number): Promise<ProviderDevicePool> {
-  const addresses = Array.from({ length: n }, (): ProviderAddress => {
+  return insertDevices(tenant, 'android', fcmAddresses(n), 'mqtt');
+}
+
+/** Android phones that never connect over MQTT: FCM alone reaches them, if the app uses FCM. */
+export function registerAndroidsByFcm(tenant: TestTenant, n: number): Promise<ProviderDevicePool> {
+  return insertDevices(tenant, 'android', fcmAddresses(n), 'fcm');
+}
+
+function fcmAddresses(n: number): ProviderAddress[] {
+  return Array.from({ length: n }, (): ProviderAddress => {
     return { channel: 'fcm', address: `fcm-${randomBytes(20).toString('hex')}` };
   });
-  return insertDevices(tenant, 'android', addresses);
 }
 
 /** Browsers whose keys the sandbox holds. */
@@ -59,15 +71,19 @@ export async function registerBrowsers(
   return insertDevices(tenant, 'web', addresses);
 }
 
-/** Registers devices that the provider of a channel reaches; for FCM the app needs a delay of the fallback. */
+/** How a provider gets pushes: over its channel, or `fallback`: over FCM, for Android devices that go by MQTT. */
+export type ProviderWay = ProviderChannelName | 'fallback';
+
+/** Registers devices that get their pushes in a way; for FCM the app has to use it. */
 export function registerFor(
-  channel: ProviderChannelName,
+  way: ProviderWay,
   tenant: TestTenant,
   sandbox: Pick<Sandbox, 'subscribe'>,
   n: number,
 ): Promise<ProviderDevicePool> {
-  if (channel === 'apns') return registerIphones(tenant, n);
-  return channel === 'fcm' ? registerAndroids(tenant, n) : registerBrowsers(tenant, sandbox, n);
+  if (way === 'apns') return registerIphones(tenant, n);
+  if (way === 'web-push') return registerBrowsers(tenant, sandbox, n);
+  return way === 'fcm' ? registerAndroidsByFcm(tenant, n) : registerAndroids(tenant, n);
 }
 
 /** Registers straight in the database: through the API so many would take minutes. */
@@ -75,6 +91,7 @@ async function insertDevices(
   { dev }: TestTenant,
   platform: 'ios' | 'android' | 'web',
   addresses: readonly ProviderAddress[],
+  way?: Way,
 ): Promise<ProviderDevicePool> {
   const { app } = dev;
   const now = new Date();
@@ -83,7 +100,8 @@ async function insertDevices(
   const documents = addresses.map((address): DeviceDocument => {
     const provider = { ...address, since };
     const _id = newDeviceToken();
-    return { _id, app, platform, provider, registeredAt: now, lastActiveAt: now };
+    const times = { registeredAt: now, lastActiveAt: now };
+    return { _id, app, platform, provider, ...(way && { way }), ...times };
   });
   const mongo = await openMongo(dev);
   await mongo.db.collection<DeviceDocument>('devices').insertMany(documents, { ordered: false });
@@ -94,21 +112,22 @@ async function insertDevices(
   };
 }
 
-/** Subscribes iPhones to a topic of their own, straight in the database too. */
-export async function subscribeIphones(
+/** Subscribes phones of one platform to a topic of their own, straight in the database too. */
+export async function subscribePhones(
   { dev }: TestTenant,
   topic: string,
   tokens: readonly string[],
+  platform: 'ios' | 'android' = 'ios',
 ): Promise<void> {
   const id = `${dev.app}:${topic}`;
   const since = new Date();
   const documents = tokens.map((token): SubscriptionDocument => {
-    return { _id: `${id}:${token}`, token, platform: 'ios', since };
+    return { _id: `${id}:${token}`, token, platform, since };
   });
   const mongo = await openMongo(dev);
   const subscriptions = mongo.db.collection<SubscriptionDocument>('subscriptions');
   await subscriptions.insertMany(documents, { ordered: false });
   const topics = mongo.db.collection<TopicDocument>('topics');
-  await topics.insertOne({ _id: id, n: { ios: tokens.length }, v: 1 });
+  await topics.insertOne({ _id: id, n: { [platform]: tokens.length }, v: 1 });
   await mongo.close();
 }

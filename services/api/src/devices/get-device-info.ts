@@ -2,7 +2,8 @@ import { isScheduled, isVisible, toUnixSeconds } from '@carillon/accept/push-vis
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { Reports } from '@carillon/reports/reports';
-import type { DeviceDocument } from '@carillon/store/documents';
+import { shownWay } from '@carillon/store/device-ways';
+import type { AppDocument, DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { AreOnline } from './get-presence.ts';
 
@@ -12,7 +13,7 @@ type DeviceInfoStore = Pick<Store, 'devices' | 'pushes' | 'clock'> &
 
 /** A device of an app, and the time for which a completed push is shown. */
 interface DeviceInfoRequest {
-  app: string;
+  app: Pick<AppDocument, '_id' | 'fcm'>;
   token: string;
   retentionMs: number;
 }
@@ -31,7 +32,7 @@ export async function getDeviceInfo(
   if (!DEVICE_TOKEN.test(token)) throw new ApiError('INVALID_DEVICE_TOKEN');
   // Of a device that is not the app's no more is read than of one that does not exist: both cost the same.
   const [overview, [online = false]] = await Promise.all([
-    store.deviceOverviews.find(app, token),
+    store.deviceOverviews.find(app._id, token),
     areOnline([token]),
   ]);
   if (overview === undefined) throw explainMissingDevice(await store.devices.find(token));
@@ -43,6 +44,7 @@ export async function getDeviceInfo(
       platform: device.platform,
       ...(device.replacedBy !== undefined && { replaced_by: device.replacedBy }),
       ...(device.replaces !== undefined && { replaces: device.replaces }),
+      ...shownWay(device, app),
     },
     subscriptions: topics,
     presence: buildPresence(device, online, store.clock.now()),
@@ -88,7 +90,7 @@ async function listPendingNotifications(
 ): Promise<string[]> {
   if (ids.size === 0) return [];
   const now = store.clock.now();
-  const pushes = (await store.pushes.payloads(app, [...ids]))
+  const pushes = (await store.pushes.payloads(app._id, [...ids]))
     .filter((push) => isVisible(push, now, retentionMs) && !isScheduled(push, now))
     .sort((a, b) => (a._id < b._id ? -1 : 1));
   const newest = new Map(pushes.map(({ _id, collapse = _id }) => [collapse, _id]));

@@ -30,7 +30,7 @@ export function deviceRoutes(
     router.get(
       '/devices/:token',
       routing.withApiKey({}, ({ params }, { app }) =>
-        getDeviceInfo(store, areOnline, { app: app._id, token: params.token ?? '', retentionMs }),
+        getDeviceInfo(store, areOnline, { app, token: params.token ?? '', retentionMs }),
       ),
     );
     router.delete(

@@ -1,4 +1,4 @@
-import { PLATFORMS } from '@carillon/core/channels';
+import { CHANNELS, PLATFORMS } from '@carillon/core/channels';
 import { LIMITS } from '@carillon/core/limits';
 import { z } from 'zod';
 
@@ -51,6 +51,10 @@ export const deviceResponse = z
       replaces: z.string().optional().meta({
         description: 'Token of the device whose provider address this one has registered.',
       }),
+      way: z
+        .enum(CHANNELS)
+        .optional()
+        .meta({ description: 'Channel by which the device gets its pushes.' }),
     }),
     subscriptions: z
       .array(z.string())

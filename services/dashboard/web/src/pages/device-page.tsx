@@ -59,12 +59,13 @@ export function DevicePage() {
 }
 
 function listFacts(device: DeviceDetails) {
-  const { platform, presence, inbox, registeredAt, lastActiveAt, provider } = device;
+  const { platform, way, presence, inbox, registeredAt, lastActiveAt, provider } = device;
   const { replacedBy, replaces } = device;
   const note = describeDevice(device);
   return [
     ['Presence', <Presence key="presence" presence={presence} />],
     ['Platform', platform],
+    ['Gets its pushes over', channelLabel(way ?? 'unknown')],
     ['Pushes in the inbox', formatCount(inbox)],
     ['Registered', <Time key="registered" at={registeredAt} />],
     ['Last active', <Ago key="active" at={lastActiveAt} />],

@@ -7,6 +7,7 @@ import { get } from '../api/request.ts';
 import type { Device } from '../api/types.ts';
 import { useList } from '../api/use-get.ts';
 import { describeDevice } from '../lib/device-note.ts';
+import { channelLabel } from '../lib/outcomes.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
 import { Empty } from '../parts/empty.tsx';
 import { Failure } from '../parts/failure.tsx';
@@ -19,6 +20,7 @@ import { Ago, Time } from '../parts/time.tsx';
 const COLUMNS: Column<Device>[] = [
   { accessor: 'token', title: 'Device token', render: ({ token }) => <DeviceLink token={token} /> },
   { accessor: 'platform', title: 'Platform' },
+  { accessor: 'way', title: 'Way', render: ({ way }) => channelLabel(way ?? 'unknown') },
   {
     accessor: 'registeredAt',
     title: 'Registered',

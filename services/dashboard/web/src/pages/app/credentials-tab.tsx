@@ -106,7 +106,7 @@ function CredentialPanel({
           </Alert>
         )}
         {warning !== undefined && (
-          <Alert color="accent" variant="outline" p="xs" title="Change this credential">
+          <Alert color="accent" variant="outline" p="xs" title="Some pushes are not sent">
             <Text fz="sm" className="wrap-anywhere">
               {warning}
             </Text>

@@ -21,7 +21,9 @@ interface SettingsForm {
   dataString: boolean;
   registration: string;
   registrationsPerHour: string;
+  /** `off`, `first`, or seconds. */
   fcmFallback: string;
+  fcmNotification: boolean;
   bundleIds: string;
   webHosts: string;
 }
@@ -33,7 +35,8 @@ function toForm(app: App): SettingsForm {
     dataString: app.dataString,
     registration: app.registration,
     registrationsPerHour: registrationsPerHour === null ? '' : String(registrationsPerHour),
-    fcmFallback: fcmFallback === 'off' ? '' : String(fcmFallback),
+    fcmFallback: String(fcmFallback),
+    fcmNotification: app.fcmNotification,
     bundleIds: bundleIds.join('\n'),
     webHosts: webHosts.join('\n'),
   };
@@ -54,10 +57,17 @@ function toValues(form: SettingsForm): Record<keyof SettingsForm, unknown> {
     dataString: form.dataString,
     registration: form.registration,
     registrationsPerHour: perHour === '' ? null : Number(perHour),
-    fcmFallback: fcmFallback === '' ? 'off' : Number(fcmFallback),
+    fcmFallback: toFcmUse(fcmFallback),
+    fcmNotification: form.fcmNotification,
     bundleIds: splitLines(form.bundleIds),
     webHosts: splitLines(form.webHosts),
   };
+}
+
+/** An empty text becomes no number, which the server refuses. */
+function toFcmUse(text: string): 'off' | 'first' | number {
+  if (text === 'off' || text === 'first') return text;
+  return text.trim() === '' ? Number.NaN : Number(text);
 }
 
 function splitLines(text: string): string[] {
@@ -133,12 +143,7 @@ function Fields({ form, onChange }: FieldsProps) {
         value={form.payloadLimit}
         onChange={(value) => onChange({ ...form, payloadLimit: Number(value) })}
       />
-      <TextInput
-        label="FCM after (seconds)"
-        description="Android devices that have not acknowledged get the push over FCM then. Empty: never"
-        inputMode="numeric"
-        {...bind('fcmFallback')}
-      />
+      <FcmFields form={form} onChange={onChange} />
       <Textarea
         label="Bundle ids"
         description="iOS apps may register with these instead of the app’s id, one a line"
@@ -157,6 +162,46 @@ function Fields({ form, onChange }: FieldsProps) {
         label="Accept a payload that is a text instead of an object"
         checked={form.dataString}
         onChange={({ currentTarget }) => onChange({ ...form, dataString: currentTarget.checked })}
+      />
+    </>
+  );
+}
+
+const DEFAULT_FALLBACK_SECONDS = '30';
+
+/** Shows whether Android devices get pushes over FCM: phones that never connect, and the others as a fallback. */
+function FcmFields({ form, onChange }: FieldsProps) {
+  const { fcmFallback, fcmNotification } = form;
+  const use = fcmFallback === 'off' || fcmFallback === 'first' ? fcmFallback : 'after';
+  const setUse = (next: string) =>
+    onChange({ ...form, fcmFallback: next === 'after' ? DEFAULT_FALLBACK_SECONDS : next });
+  return (
+    <>
+      <NativeSelect
+        label="FCM for Android"
+        description="Phones that never connect over MQTT get their pushes over FCM, unless it is off."
+        data={[
+          { value: 'off', label: 'Off' },
+          { value: 'after', label: 'Fallback after some seconds without a receipt' },
+          { value: 'first', label: 'First, for each device that is not connected' },
+        ]}
+        value={use}
+        onChange={({ currentTarget }) => setUse(currentTarget.value)}
+      />
+      {use === 'after' && (
+        <TextInput
+          label="Fallback after (seconds)"
+          inputMode="numeric"
+          value={fcmFallback}
+          onChange={({ currentTarget }) => onChange({ ...form, fcmFallback: currentTarget.value })}
+        />
+      )}
+      <Checkbox
+        label="Show title and message of the payload as a notification over FCM"
+        checked={fcmNotification}
+        onChange={({ currentTarget }) =>
+          onChange({ ...form, fcmNotification: currentTarget.checked })
+        }
       />
     </>
   );
