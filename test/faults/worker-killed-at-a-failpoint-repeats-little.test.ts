@@ -104,13 +104,28 @@ test.each<string>(['fallback:kill#1', 'fallback-inserted:kill#1'])(
   async (failpoints) => {
     const pool = await registerAndroids(tenant, FEW);
     const push = await killAt(failpoints, () => sendPush(tenant, pool.tokens));
-    await untilOutcomes(mongo, push, { inbox: FEW });
+    await untilOutcomes(mongo, push, { sent: FEW });
     const batches = mongo.db.collection<{ _id: string }>('batches');
     const closed = { _id: fallbackBatchId(push.id), 'work.state': 'closed' };
     const isClosed = async () => (await batches.countDocuments(closed)) === 1;
     await until(isClosed, { timeoutMs: 40_000, what: 'the end of the fallback' });
     expect(await countRequests(push, pool)).toEqual(Array(FEW).fill(1));
     expect(await batches.countDocuments({ push: push.id })).toBe(1);
+  },
+  LIMIT_MS,
+);
+
+test(
+  'at fallback-recorded:kill#1: what FCM has accepted is sent once, and leaves no row',
+  async () => {
+    const owner = await fixture.tenant({ fcm: 'first' });
+    const pool = await registerAndroids(owner, FEW);
+    const push = await killAt('fallback-recorded:kill#1', () => sendPush(owner, pool.tokens));
+    await untilOutcomeCounts(fixture.store, push, { sent: FEW });
+    const rows = mongo.db.collection('inbox');
+    const hasNoRows = async () => (await rows.countDocuments({ push: push.id })) === 0;
+    await until(hasNoRows, { timeoutMs: 40_000, what: 'the end of the rows' });
+    expect(await countRequests(push, pool)).toEqual(Array(FEW).fill(1));
   },
   LIMIT_MS,
 );

@@ -129,11 +129,23 @@ export function createAnswerReport(
     }
     if (sent.length + refused.length === 0) return;
     const sentTokens = sent.map((position) => tokens[position] ?? '');
-    const done = await filterEnding(sentTokens);
-    const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
-    const rowIds = done.map((token) => rowId({ token, push: push._id, ...collapse }));
     // The batch that it is for has its id without the suffix.
-    const answers = { push: push._id, sent: sentTokens, done, rowIds, refused };
-    await store.receipts.recordFallback(id.slice(0, -1), answers);
+    const primary = id.slice(0, -1);
+    const { _id, collapse } = push;
+    const answers = { push: _id, sent: sentTokens, refused, done: [], rowIds: [] };
+    await store.receipts.recordFallback(primary, answers);
+    // Read after the answers are written: a device that becomes a former one meanwhile has its rows ended by its clearing.
+    const done = await filterEnding(sentTokens);
+    if (done.length === 0) return;
+    const rowIds = done.map((token) =>
+      rowId({ token, push: _id, ...(collapse !== undefined && { collapse }) }),
+    );
+    await store.receipts.recordFallback(primary, {
+      push: _id,
+      sent: [],
+      refused: [],
+      done,
+      rowIds,
+    });
   };
 }
