@@ -1,12 +1,21 @@
+import { fallbackBatchId, newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
+import { createEmbeddedBatch } from '../src/create-batches.ts';
 import { DeletedDeviceError } from '../src/device-registration.ts';
 import { createDevices, hasCredentials } from '../src/devices.ts';
-import type { DeviceDocument } from '../src/documents.ts';
+import type {
+  Batch,
+  BatchDocument,
+  DeviceDocument,
+  InboxDocument,
+  PushDocument,
+} from '../src/documents.ts';
+import { createFallbackBatch } from '../src/fallback-batch.ts';
 import { buildReplacement } from '../src/former-devices.ts';
 import { useCrossings } from './crossings.ts';
-import { APP } from './document-fixtures.ts';
+import { APP, push as buildPush } from './document-fixtures.ts';
 import { useStatements } from './statements.ts';
 import { useStore } from './use-store.ts';
 
@@ -350,3 +359,49 @@ test('the own id of an installation finds its newest device, and none that is fo
   await store.deletedDevices.markDeleted(APP, next);
   expect(await find()).toBeUndefined();
 });
+
+test('a connect that was begun before changes nothing of a former device', async () => {
+  const address = newAddress();
+  const { token } = await register(address, APP, store, true);
+  await store.devices.markConnected(token);
+  expect(await store.devices.find(token)).toMatchObject({ way: 'mqtt' });
+  await register(address, APP, store, true);
+  await store.devices.markConnected(token);
+  expect(await store.devices.find(token)).toMatchObject({
+    way: 'fcm',
+    provider: { address, formerOf: token },
+  });
+});
+
+test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, offered: boolean]>([
+  ['is closed and has no fallback', { state: 'closed' }, undefined, true],
+  ['is closed and has a fallback', { state: 'closed' }, 'closed', false],
+  ['is open, so that its worker makes the fallback', { state: 'ready' }, undefined, false],
+  ['FCM has accepted', { state: 'closed', sent: { 0: 1 } }, 'closed', false],
+])(
+  'of a former device the row of a push whose batch %s is handed over',
+  async (_what, work, fallback, offered) => {
+    const address = newAddress();
+    const { token } = await register(address);
+    const push = newPushId(Date.now());
+    const batch = { ...createEmbeddedBatch('mqtt', [token], 'ready', new Date()).work, ...work };
+    const { db } = under;
+    const batches = db.collection<BatchDocument>('batches');
+    await db.collection<PushDocument>('pushes').insertOne(buildPush({ _id: push, work: batch }));
+    const row = { _id: `${token}:${push}`, push, work: push, position: 0 };
+    await db.collection<InboxDocument>('inbox').insertOne(row);
+    if (fallback !== undefined)
+      await batches.insertOne(
+        createFallbackBatch({ id: push, push, app: APP, tokens: [token], at: new Date() }),
+      );
+    await register(address, APP, store, true);
+    const id = fallbackBatchId(push);
+    expect(await store.deletedDevices.clearLeftovers(APP, token)).toEqual({
+      fallbacks: offered ? [id] : [],
+      pushes: work.sent === undefined ? [] : [push],
+    });
+    const isSent = work.sent !== undefined;
+    expect(await store.inbox.count(token)).toBe(isSent ? 0 : 1);
+    expect(await batches.countDocuments({ _id: id })).toBe(offered || fallback ? 1 : 0);
+  },
+);
