@@ -62,8 +62,8 @@ interface Collaborators {
   clock: Pick<Clock, 'now'>;
 }
 
-type Successor = Pick<DeviceDocument, '_id' | 'platform' | 'deletedAt'>;
-const SUCCESSOR_FIELDS = { platform: 1, deletedAt: 1 } as const;
+type Successor = Pick<DeviceDocument, '_id' | 'platform'>;
+const SUCCESSOR_FIELDS = { platform: 1 } as const;
 
 /** Hands over what former devices have. */
 export function createFormerDevices(db: Db, collaborators: Collaborators) {
@@ -98,41 +98,38 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
   }
 
   /** Subscribes the successor to the topics of a former device, as many as it may have. */
-  async function moveTopics({ _id, app }: FormerDevice, successor: Successor): Promise<void> {
-    const topics = await subscriptions.listTopics(_id);
-    if (topics.length === 0) return;
-    const own = new Set(await subscriptions.listTopics(successor._id));
+  async function addTopics(
+    app: string,
+    topics: readonly string[],
+    { _id: token, platform }: Successor,
+  ): Promise<void> {
+    const own = new Set(await subscriptions.listTopics(token));
     const added = topics.filter((topic) => !own.has(topic));
     const room = Math.max(0, LIMITS.topicsPerDevice - own.size);
-    const subscriber = { token: successor._id, platform: successor.platform };
-    await subscriptions.subscribe(app, subscriber, added.slice(0, room));
-    failpoint('topics-added', _id);
-    // A successor that was deleted or replaced meanwhile may have been cleared before it had these topics.
-    await devices.updateOne(
-      {
-        _id: successor._id,
-        $or: [{ deletedAt: { $exists: true } }, IS_FORMER],
-      },
-      { $set: { leaving: true } },
-    );
-    await subscriptions.unsubscribe(app, _id, topics);
+    await subscriptions.subscribe(app, { token, platform }, added.slice(0, room));
   }
 
   return {
-    /**
-     * Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent.
-     *
-     * @returns undefined if the device is to be deleted, because its successor was
-     */
-    async handOver(former: FormerDevice): Promise<Cleared | undefined> {
+    /** Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent. */
+    async handOver(former: FormerDevice): Promise<Cleared> {
+      const { _id, app, provider } = former;
+      const nothing = { pushes: [], fallbacks: [] };
       const successor = await findSuccessor(former);
-      if (successor === undefined) return { pushes: [], fallbacks: [] };
-      if (successor.deletedAt !== undefined) return undefined;
-      await moveTopics(former, successor);
+      if (successor === undefined) return nothing;
+      const topics = await subscriptions.listTopics(_id);
+      if (topics.length > 0) await addTopics(app, topics, successor);
+      failpoint('topics-added', _id);
+      // A successor that was deleted or replaced meanwhile is cleared again: it may have got these topics, or this former
+      // device, since it was cleared.
+      await devices.updateOne(
+        { _id: successor._id, $or: [{ deletedAt: { $exists: true } }, IS_FORMER] },
+        { $set: { leaving: true } },
+      );
+      await subscriptions.unsubscribe(app, _id, topics);
       // Only devices with an FCM address have an inbox.
-      if (former.provider?.channel !== 'fcm') return { pushes: [], fallbacks: [] };
+      if (provider?.channel !== 'fcm') return nothing;
       const cleared = await offerRows({ db, ...collaborators }, former);
-      failpoint('rows-offered', former._id);
+      failpoint('rows-offered', _id);
       return cleared;
     },
   };
