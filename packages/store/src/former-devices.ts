@@ -155,7 +155,8 @@ async function offerRows(
       .toArray();
     const { sent, unoffered } = await sortRows(db, rows);
     const pushes = sent.map(({ push }) => push);
-    await inbox.deleteMany({ _id: { $in: sent.map(({ _id }) => _id) }, push: { $in: pushes } });
+    const sentIds = sent.map(({ _id }) => _id);
+    if (sent.length > 0) await inbox.deleteMany({ _id: { $in: sentIds }, push: { $in: pushes } });
     const nowMs = clock.now();
     const documents = unoffered.map(({ work: id, push }) =>
       createFallbackBatch({ id, push, app, tokens: [token], dueAtMs: nowMs, nowMs }),

@@ -401,7 +401,7 @@ test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, off
     await db.collection<InboxDocument>('inbox').insertOne(row);
     if (fallback !== undefined)
       await batches.insertOne(
-        createFallbackBatch({ id: push, push, app: APP, tokens: [token], at: new Date() }),
+        createFallbackBatch({ id: push, push, app: APP, tokens: [token], dueAtMs: 0, nowMs: 0 }),
       );
     await register(address, APP, store, true);
     const id = fallbackBatchId(push);
