@@ -7,6 +7,7 @@ import type { createBatches } from './batches.ts';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, DeviceDocument, InboxDocument, PushDocument } from './documents.ts';
 import { createFallbackBatch } from './fallback-batch.ts';
+import type { createReceipts } from './final-outcomes.ts';
 import { inboxRange } from './inbox.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 import type { createSubscriptions } from './subscriptions.ts';
@@ -59,6 +60,7 @@ interface Collaborators {
     'listTopics' | 'subscribe' | 'unsubscribe'
   >;
   batches: Pick<ReturnType<typeof createBatches>, 'insertIfAbsent'>;
+  receipts: Pick<ReturnType<typeof createReceipts>, 'recordFallback'>;
   clock: Pick<Clock, 'now'>;
 }
 
@@ -141,7 +143,7 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
  * already end here: nobody acknowledges them any more.
  */
 async function offerRows(
-  { db, batches, clock }: Collaborators & { db: Db },
+  { db, batches, receipts, clock }: Collaborators & { db: Db },
   { _id: token, app }: FormerDevice,
 ): Promise<Cleared> {
   const inbox = db.collection<InboxDocument>('inbox');
@@ -154,15 +156,16 @@ async function offerRows(
       .limit(ROWS_PER_READ)
       .toArray();
     const { sent, unoffered } = await sortRows(db, rows);
-    const pushes = sent.map(({ push }) => push);
-    const sentIds = sent.map(({ _id }) => _id);
-    if (sent.length > 0) await inbox.deleteMany({ _id: { $in: sentIds }, push: { $in: pushes } });
+    for (const { _id: row, work, push } of sent) {
+      const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
+      await receipts.recordFallback(work, { push, ...ended });
+    }
     const nowMs = clock.now();
     const documents = unoffered.map(({ work: id, push }) =>
       createFallbackBatch({ id, push, app, tokens: [token], dueAtMs: nowMs, nowMs }),
     );
     if (documents.length > 0) await batches.insertIfAbsent(documents);
-    cleared.pushes.push(...pushes);
+    cleared.pushes.push(...sent.map(({ push }) => push));
     cleared.fallbacks.push(...documents.map(({ _id }) => _id));
     const last = rows.at(-1);
     if (last === undefined || rows.length < ROWS_PER_READ) return cleared;

@@ -410,6 +410,10 @@ test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, off
       pushes: work.sent === undefined ? [] : [push],
     });
     const isSent = work.sent !== undefined;
+    const pushes = db.collection<PushDocument>('pushes');
+    expect((await pushes.findOne({ _id: push }))?.work?.done).toEqual(
+      isSent ? { 0: 1 } : undefined,
+    );
     expect(await store.inbox.count(token)).toBe(isSent ? 0 : 1);
     expect(await batches.countDocuments({ _id: id })).toBe(offered || fallback ? 1 : 0);
   },
