@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { runCarillonHere } from '../support/carillon.ts';
 import { getDeviceInfo, getPushStatus, type Sent, send } from '../support/end-to-end/pushes.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import type { ProviderFixture } from '../support/providers/fixture.ts';
@@ -100,6 +101,25 @@ describe.each(Object.entries(PHONES))('%s that registers its address again', (_p
       presence: { online: false },
     });
   });
+});
+
+test('the command line shows both devices, and an export has the new one alone', async () => {
+  tenant = await fixture.tenant({ fcm: 3_600 });
+  const { apiKey, api } = tenant.dev;
+  const fields = android(newText());
+  const [before, after] = [await register(fields), await register(fields)];
+  const show = async ({ token }: Credentials) => {
+    const env = { CARILLON_API: api, CARILLON_API_KEY: apiKey };
+    return (await runCarillonHere(fixture.stack.home, ['device', 'show', token], env)).stdout;
+  };
+  expect(await show(before)).toContain(`\nReplaced by ${after.token}.\n`);
+  expect(await show(after)).toContain(`\nReplaces ${before.token}.\n`);
+  const headers = { authorization: `Bearer ${apiKey}` };
+  const lines = (await (await fetch(new URL('/export/devices', api), { headers })).text())
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  expect(lines).toEqual([expect.objectContaining({ token: after.token }), { complete: true }]);
 });
 
 test('pushes that wait for the phone are sent to the address, and end as sent', async () => {

@@ -70,7 +70,7 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
       return found.length;
     },
 
-    clearLeftovers: createClearLeftovers(db, collaborators, { markDeleted, markAllDeleted }),
+    clearLeftovers: createClearLeftovers(db, collaborators, { markAllDeleted }),
 
     /** Lists deleted and former devices that aren't cleared yet. */
     listUncleared: async (limit: number): Promise<{ app: string; token: string }[]> => {
@@ -118,7 +118,7 @@ function createMarks(
 function createClearLeftovers(
   db: Db,
   { subscriptions, receipts, formerDevices }: Collaborators,
-  { markDeleted, markAllDeleted }: Marks,
+  { markAllDeleted }: Pick<Marks, 'markAllDeleted'>,
 ) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
@@ -138,14 +138,9 @@ function createClearLeftovers(
     }
   }
 
-  /** Clears a former device; returns undefined if it is deleted now, because its successor was. */
-  async function clearFormer(former: FormerDevice): Promise<Cleared | undefined> {
-    const { _id, app } = former;
+  async function clearFormer(former: FormerDevice): Promise<Cleared> {
+    const { _id } = former;
     const cleared = await formerDevices.handOver(former);
-    if (cleared === undefined) {
-      await markDeleted(app, _id);
-      return undefined;
-    }
     const isThere = { _id, deletedAt: { $exists: false } };
     await devices.updateOne(isThere, { $unset: { leaving: true } });
     // Another process may have given it the topics of an earlier former device since they were listed.
@@ -157,9 +152,8 @@ function createClearLeftovers(
   return async (app: string, token: string): Promise<Cleared> => {
     const device = await devices.findOne({ _id: token }, { projection: FORMER_FIELDS });
     if (device !== null && device.deletedAt === undefined) {
-      if (device.replacedBy === undefined) return { pushes: [], fallbacks: [] };
-      const cleared = await clearFormer(device);
-      if (cleared !== undefined) return cleared;
+      const isFormer = device.replacedBy !== undefined;
+      return isFormer ? clearFormer(device) : { pushes: [], fallbacks: [] };
     }
     await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
     const pushes = await recordInboxAsGone(token);

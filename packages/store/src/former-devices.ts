@@ -7,6 +7,7 @@ import type { createBatches } from './batches.ts';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, DeviceDocument, InboxDocument, PushDocument } from './documents.ts';
 import { createFallbackBatch } from './fallback-batch.ts';
+import type { createReceipts } from './final-outcomes.ts';
 import { inboxRange } from './inbox.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 import type { createSubscriptions } from './subscriptions.ts';
@@ -59,11 +60,12 @@ interface Collaborators {
     'listTopics' | 'subscribe' | 'unsubscribe'
   >;
   batches: Pick<ReturnType<typeof createBatches>, 'insertIfAbsent'>;
+  receipts: Pick<ReturnType<typeof createReceipts>, 'recordFallback'>;
   clock: Pick<Clock, 'now'>;
 }
 
-type Successor = Pick<DeviceDocument, '_id' | 'platform' | 'deletedAt'>;
-const SUCCESSOR_FIELDS = { platform: 1, deletedAt: 1 } as const;
+type Successor = Pick<DeviceDocument, '_id' | 'platform'>;
+const SUCCESSOR_FIELDS = { platform: 1 } as const;
 
 /** Hands over what former devices have. */
 export function createFormerDevices(db: Db, collaborators: Collaborators) {
@@ -98,41 +100,38 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
   }
 
   /** Subscribes the successor to the topics of a former device, as many as it may have. */
-  async function moveTopics({ _id, app }: FormerDevice, successor: Successor): Promise<void> {
-    const topics = await subscriptions.listTopics(_id);
-    if (topics.length === 0) return;
-    const own = new Set(await subscriptions.listTopics(successor._id));
+  async function addTopics(
+    app: string,
+    topics: readonly string[],
+    { _id: token, platform }: Successor,
+  ): Promise<void> {
+    const own = new Set(await subscriptions.listTopics(token));
     const added = topics.filter((topic) => !own.has(topic));
     const room = Math.max(0, LIMITS.topicsPerDevice - own.size);
-    const subscriber = { token: successor._id, platform: successor.platform };
-    await subscriptions.subscribe(app, subscriber, added.slice(0, room));
-    failpoint('topics-added', _id);
-    // A successor that was deleted or replaced meanwhile may have been cleared before it had these topics.
-    await devices.updateOne(
-      {
-        _id: successor._id,
-        $or: [{ deletedAt: { $exists: true } }, IS_FORMER],
-      },
-      { $set: { leaving: true } },
-    );
-    await subscriptions.unsubscribe(app, _id, topics);
+    await subscriptions.subscribe(app, { token, platform }, added.slice(0, room));
   }
 
   return {
-    /**
-     * Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent.
-     *
-     * @returns undefined if the device is to be deleted, because its successor was
-     */
-    async handOver(former: FormerDevice): Promise<Cleared | undefined> {
+    /** Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent. */
+    async handOver(former: FormerDevice): Promise<Cleared> {
+      const { _id, app, provider } = former;
+      const nothing = { pushes: [], fallbacks: [] };
       const successor = await findSuccessor(former);
-      if (successor === undefined) return { pushes: [], fallbacks: [] };
-      if (successor.deletedAt !== undefined) return undefined;
-      await moveTopics(former, successor);
+      if (successor === undefined) return nothing;
+      const topics = await subscriptions.listTopics(_id);
+      if (topics.length > 0) await addTopics(app, topics, successor);
+      failpoint('topics-added', _id);
+      // A successor that was deleted or replaced meanwhile is cleared again: it may have got these topics, or this former
+      // device, since it was cleared.
+      await devices.updateOne(
+        { _id: successor._id, $or: [{ deletedAt: { $exists: true } }, IS_FORMER] },
+        { $set: { leaving: true } },
+      );
+      await subscriptions.unsubscribe(app, _id, topics);
       // Only devices with an FCM address have an inbox.
-      if (former.provider?.channel !== 'fcm') return { pushes: [], fallbacks: [] };
+      if (provider?.channel !== 'fcm') return nothing;
       const cleared = await offerRows({ db, ...collaborators }, former);
-      failpoint('rows-offered', former._id);
+      failpoint('rows-offered', _id);
       return cleared;
     },
   };
@@ -144,7 +143,7 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
  * already end here: nobody acknowledges them any more.
  */
 async function offerRows(
-  { db, batches, clock }: Collaborators & { db: Db },
+  { db, batches, receipts, clock }: Collaborators & { db: Db },
   { _id: token, app }: FormerDevice,
 ): Promise<Cleared> {
   const inbox = db.collection<InboxDocument>('inbox');
@@ -157,14 +156,16 @@ async function offerRows(
       .limit(ROWS_PER_READ)
       .toArray();
     const { sent, unoffered } = await sortRows(db, rows);
-    const pushes = sent.map(({ push }) => push);
-    await inbox.deleteMany({ _id: { $in: sent.map(({ _id }) => _id) }, push: { $in: pushes } });
+    for (const { _id: row, work, push } of sent) {
+      const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
+      await receipts.recordFallback(work, { push, ...ended });
+    }
     const nowMs = clock.now();
     const documents = unoffered.map(({ work: id, push }) =>
       createFallbackBatch({ id, push, app, tokens: [token], dueAtMs: nowMs, nowMs }),
     );
     if (documents.length > 0) await batches.insertIfAbsent(documents);
-    cleared.pushes.push(...pushes);
+    cleared.pushes.push(...sent.map(({ push }) => push));
     cleared.fallbacks.push(...documents.map(({ _id }) => _id));
     const last = rows.at(-1);
     if (last === undefined || rows.length < ROWS_PER_READ) return cleared;

@@ -142,7 +142,7 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
   const batches = createBatches(db);
-  const formerDevices = createFormerDevices(db, { subscriptions, batches, clock });
+  const formerDevices = createFormerDevices(db, { subscriptions, batches, receipts, clock });
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),

@@ -1,12 +1,21 @@
+import { fallbackBatchId, newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
+import { createEmbeddedBatch } from '../src/create-batches.ts';
 import { DeletedDeviceError } from '../src/device-registration.ts';
 import { createDevices, hasCredentials } from '../src/devices.ts';
-import type { DeviceDocument } from '../src/documents.ts';
+import type {
+  Batch,
+  BatchDocument,
+  DeviceDocument,
+  InboxDocument,
+  PushDocument,
+} from '../src/documents.ts';
+import { createFallbackBatch } from '../src/fallback-batch.ts';
 import { buildReplacement } from '../src/former-devices.ts';
 import { useCrossings } from './crossings.ts';
-import { APP } from './document-fixtures.ts';
+import { APP, push as buildPush } from './document-fixtures.ts';
 import { useStatements } from './statements.ts';
 import { useStore } from './use-store.ts';
 
@@ -299,25 +308,34 @@ test('a device that takes over a former one keeps to the limit of topics', async
   expect([left, taken.length]).toEqual([[], LIMITS.topicsPerDevice]);
 });
 
-test('with a device its former devices are deleted, which have its address', async () => {
-  const address = newAddress();
-  const { token: first } = await register(address);
-  const { token: second } = await register(address, APP, store, true);
-  const { token: third } = await register(address, APP, store, true);
-  await store.deletedDevices.clearLeftovers(APP, first);
-  await store.deletedDevices.clearLeftovers(APP, second);
-  await store.deletedDevices.markDeleted(APP, third);
-  for (const token of [third, second, first]) await store.deletedDevices.clearLeftovers(APP, token);
-  const found = await devices()
-    .find({ _id: { $in: [first, second, third] } })
-    .toArray();
-  for (const device of found) {
-    expect(device.deletedAt).toBeDefined();
-    expect(JSON.stringify(device)).not.toContain(address);
-    expect(device).not.toHaveProperty('replacedBy');
-    expect(device).not.toHaveProperty('replaces');
-  }
-});
+test.each(['cleared before', 'not cleared before'])(
+  'with a device its former devices, %s, are deleted, which have its address',
+  async (when) => {
+    const address = newAddress();
+    const { token: first } = await register(address);
+    const { token: second } = await register(address, APP, store, true);
+    const { token: third } = await register(address, APP, store, true);
+    const tokens = [first, second, third];
+    const clear = (token: string) => store.deletedDevices.clearLeftovers(APP, token);
+    if (when === 'cleared before') for (const token of tokens) await clear(token);
+    await store.deletedDevices.markDeleted(APP, third);
+    // As the scheduler does with all that are not cleared, until there are none.
+    for (const token of when === 'cleared before' ? tokens.toReversed() : tokens) {
+      const uncleared = await devices().countDocuments({ _id: token, leaving: true });
+      if (uncleared > 0) await clear(token);
+    }
+    for (const token of tokens.toReversed())
+      if ((await devices().countDocuments({ _id: token, leaving: true })) > 0) await clear(token);
+    for (const device of await devices()
+      .find({ _id: { $in: tokens } })
+      .toArray()) {
+      expect(device.deletedAt).toBeDefined();
+      expect(JSON.stringify(device)).not.toContain(address);
+      for (const field of ['leaving', 'replacedBy', 'replaces'])
+        expect(device).not.toHaveProperty(field);
+    }
+  },
+);
 
 test('a former device is deleted when no push can be stored that was sent to it before', async () => {
   const address = newAddress();
@@ -350,3 +368,53 @@ test('the own id of an installation finds its newest device, and none that is fo
   await store.deletedDevices.markDeleted(APP, next);
   expect(await find()).toBeUndefined();
 });
+
+test('a connect that was begun before changes nothing of a former device', async () => {
+  const address = newAddress();
+  const { token } = await register(address, APP, store, true);
+  await store.devices.markConnected(token);
+  expect(await store.devices.find(token)).toMatchObject({ way: 'mqtt' });
+  await register(address, APP, store, true);
+  await store.devices.markConnected(token);
+  expect(await store.devices.find(token)).toMatchObject({
+    way: 'fcm',
+    provider: { address, formerOf: token },
+  });
+});
+
+test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, offered: boolean]>([
+  ['is closed and has no fallback', { state: 'closed' }, undefined, true],
+  ['is closed and has a fallback', { state: 'closed' }, 'closed', false],
+  ['is open, so that its worker makes the fallback', { state: 'ready' }, undefined, false],
+  ['FCM has accepted', { state: 'closed', sent: { 0: 1 } }, 'closed', false],
+])(
+  'of a former device the row of a push whose batch %s is handed over',
+  async (_what, work, fallback, offered) => {
+    const address = newAddress();
+    const { token } = await register(address);
+    const push = newPushId(Date.now());
+    const batch = { ...createEmbeddedBatch('mqtt', [token], 'ready', new Date()).work, ...work };
+    const { db } = under;
+    const batches = db.collection<BatchDocument>('batches');
+    await db.collection<PushDocument>('pushes').insertOne(buildPush({ _id: push, work: batch }));
+    const row = { _id: `${token}:${push}`, push, work: push, position: 0 };
+    await db.collection<InboxDocument>('inbox').insertOne(row);
+    if (fallback !== undefined)
+      await batches.insertOne(
+        createFallbackBatch({ id: push, push, app: APP, tokens: [token], dueAtMs: 0, nowMs: 0 }),
+      );
+    await register(address, APP, store, true);
+    const id = fallbackBatchId(push);
+    expect(await store.deletedDevices.clearLeftovers(APP, token)).toEqual({
+      fallbacks: offered ? [id] : [],
+      pushes: work.sent === undefined ? [] : [push],
+    });
+    const isSent = work.sent !== undefined;
+    const pushes = db.collection<PushDocument>('pushes');
+    expect((await pushes.findOne({ _id: push }))?.work?.done).toEqual(
+      isSent ? { 0: 1 } : undefined,
+    );
+    expect(await store.inbox.count(token)).toBe(isSent ? 0 : 1);
+    expect(await batches.countDocuments({ _id: id })).toBe(offered || fallback ? 1 : 0);
+  },
+);

@@ -379,6 +379,22 @@ test('the search finds pushes, devices by either token, and apps, in the account
     expect(await find(q, ['0'.repeat(24)])).toEqual([]);
 });
 
+test('of a device that was replaced the details are shown, and its successor is in lists and searches', async () => {
+  const own = await store.apps.create('Again', account);
+  const address = 'e'.repeat(40);
+  const register = () =>
+    store.devices.register(own, 'ios', {
+      ...{ channel: 'apns', address, environment: 'production', bundle: 'com.example.bread' },
+    });
+  const [{ token: former }, { token }] = [await register(), await register()];
+  const details = (of: string) => get('/devices/:token', { token: of });
+  expect(await details(former)).toMatchObject({ replacedBy: token, provider: { channel: 'apns' } });
+  expect(await details(token)).toMatchObject({ replaces: former });
+  const { items } = await get('/apps/:app/devices', { app: own });
+  expect(items).toMatchObject([{ token }]);
+  expect(await get('/find', { q: address })).toMatchObject({ items: [{ id: token }] });
+});
+
 test("a re-drive of an app skips another app's pushes", async () => {
   const [token = ''] = await register();
   const id = await send([token], { [token]: REJECTED });
