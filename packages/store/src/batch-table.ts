@@ -66,9 +66,9 @@ export interface Settlement {
 export interface SettledBatch {
   /** As in {@link Batch}: what was set before the batch was closed. */
   got: Record<string, number>;
-  sent: Record<string, number>;
-  done: Record<string, number>;
-  refused: Record<string, number>;
+  sent?: Record<string, number>;
+  done?: Record<string, number>;
+  refused?: Record<string, number>;
 }
 /** A settlement and the context of its span, if its push is traced. */
 type TracedSettlement = Settlement & { trace?: string };
@@ -284,13 +284,8 @@ const SETTLED_FIELDS = {
   'work.state': 1,
 } as const;
 
-function toSettledBatch({
-  got = {},
-  sent = {},
-  done = {},
-  refused = {},
-}: Partial<SettledBatch>): SettledBatch {
-  return { got, sent, done, refused };
+function toSettledBatch({ got = {}, sent, done, refused }: Partial<SettledBatch>): SettledBatch {
+  return { got, ...(sent && { sent }), ...(done && { done }), ...(refused && { refused }) };
 }
 
 /** Returns the batches of these documents that are closed, by their claim. */

@@ -395,7 +395,7 @@ async function removeStaleRows(
   { inbox }: Pick<Store, 'inbox'>,
   push: SendablePush,
   { tokens, outcomes }: Pick<BatchOutcomes, 'tokens' | 'outcomes'>,
-  { batch, settled: { got, done } }: { batch: LeasedBatch; settled: SettledBatch },
+  { batch, settled: { got, done = {} } }: { batch: LeasedBatch; settled: SettledBatch },
 ): Promise<void> {
   const mayHaveRow = batch.work.channel === 'mqtt' && batch.work.tries > 1;
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
@@ -427,7 +427,7 @@ async function removeStaleRows(
 function mayCompletePush(
   { id }: LeasedBatch,
   outcomes: Uint8Array,
-  { got, sent, refused }: SettledBatch,
+  { got, sent = {}, refused = {} }: SettledBatch,
 ): boolean {
   if (isBatchId(id)) return true;
   const isDecided = (position: number) =>
