@@ -13,7 +13,7 @@ export function fcmHeaders(): Record<string, string> {
 
 /** The JSON body that firebase-admin sends. */
 export function fcmMessages(): (index: number) => string {
-  const { data } = encodeFcm(PUSH);
+  const { data } = encodeFcm(PUSH).createRequest('', Date.now()).message;
   const android = { priority: 'high', ttl: '86400s' };
   const tokenOf = fcmTokens();
   return (index) => JSON.stringify({ message: { token: tokenOf(index), data, android } });

@@ -34,9 +34,13 @@ async function register(fields: object): Promise<Credentials> {
   return json;
 }
 
-async function isDeleted({ token }: Credentials): Promise<boolean> {
-  const { json } = await stack.api('GET', `/devices/${token}`);
-  return json.code === 'INVALID_DEVICE_TOKEN';
+/** Returns the token of the device that has replaced a device; undefined if none has. */
+async function findSuccessor({ token }: Credentials): Promise<string | undefined> {
+  const { json } = await stack.api<{ device: { replaced_by?: string } }>(
+    'GET',
+    `/devices/${token}`,
+  );
+  return json.device.replaced_by;
 }
 
 const ios = (fields: object) => ({ platform: 'ios', ...appleAddress(), ...fields });
@@ -58,6 +62,11 @@ const INVALID_REGISTRATIONS = [
   ['no platform', { platform: undefined }, 'INVALID_PARAM'],
   ['a push token that is not hexadecimal', ios({ pushToken: 'zz'.repeat(32) }), 'INVALID_PARAM'],
   ['a push token without environment', ios({ pushEnvironment: undefined }), 'INVALID_PARAM'],
+  ['two push tokens', ios({ fcmToken: 'fcm1' }), 'INVALID_PARAM'],
+  ['an FCM token with a space', { platform: 'ios', fcmToken: 'fcm 1' }, 'INVALID_PARAM'],
+  ['an own id that is short', { deviceId: 'x'.repeat(15) }, 'INVALID_PARAM'],
+  ['an own id that is long', { deviceId: 'x'.repeat(129) }, 'INVALID_PARAM'],
+  ['a token that is no text', { token: 1, auth: 'x' }, 'INVALID_PARAM'],
   ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
   ['an endpoint of no push service', web({}, FOREIGN_ENDPOINT), 'INVALID_PARAM'],
   ['a key that is no point of the curve', web({ key: NO_POINT }), 'INVALID_PARAM'],
@@ -74,6 +83,7 @@ describe('registering', () => {
     ['ios', () => ({ ...appleAddress() })],
     ['ios', () => ({ ...appleAddress(), appId: undefined, app: 'com.example.app' })],
     ['ios', () => ({ pushToken: null, pushEnvironment: 'development', pushBundle: 'a.b' })],
+    ['ios', () => ({ pushToken: null, fcmToken: `fcm:${randomBytes(20).toString('hex')}` })],
     ['web', () => ({ subscription: webSubscription() })],
     ['web', () => ({ subscription: webSubscription(), appId: undefined, app: 'www.example.com' })],
   ])('%s gets valid credentials', async (platform, fields) => {
@@ -132,17 +142,18 @@ describe('a page that requests the public key of Web Push', () => {
 });
 
 describe('an address of a provider belongs to one device', () => {
-  test('a second registration replaces the previous device, topics included', async () => {
+  test('a second registration replaces the previous device, and has its topics', async () => {
     const address = appleAddress();
     const before = await register({ platform: 'ios', ...address });
     const topics = [`t-${before.token}`];
     await stack.api('POST', '/topics/subscribe', { token: before.token, topics });
     const after = await register({ platform: 'ios', ...address });
     expect(after.token).not.toBe(before.token);
-    expect(await isDeleted(before)).toBe(true);
-    expect(await isDeleted(after)).toBe(false);
+    expect(await findSuccessor(before)).toBe(after.token);
+    expect(await findSuccessor(after)).toBeUndefined();
     expectApiError(await post('/devices/auth', before), 'INVALID_DEVICE_AUTH');
-    expect((await stack.api('GET', `/topics/${topics[0]}`)).json).toEqual({ subscribers: [] });
+    const { json } = await stack.api('GET', `/topics/${topics[0]}`);
+    expect(json).toEqual({ subscribers: [after.token] });
   });
 
   test('of twenty devices that register it at once one remains', async () => {
@@ -150,8 +161,8 @@ describe('an address of a provider belongs to one device', () => {
     const all = await Promise.all(
       Array.from({ length: 20 }, () => register({ platform: 'web', subscription })),
     );
-    const deleted = await Promise.all(all.map(isDeleted));
-    expect(deleted.filter((one) => !one)).toHaveLength(1);
+    const successors = await Promise.all(all.map(findSuccessor));
+    expect(successors.filter((one) => one === undefined)).toHaveLength(1);
   });
 
   test('a device may change its address, and take over that of another device', async () => {
@@ -160,12 +171,20 @@ describe('an address of a provider belongs to one device', () => {
     const second = await register({ platform: 'ios', ...other });
     expect((await post('/devices/token', { ...first, ...appleAddress() })).status).toBe(200);
     expect((await post('/devices/token', { ...first, ...other })).json).toEqual({ success: true });
-    expect(await isDeleted(second)).toBe(true);
+    expect(await findSuccessor(second)).toBe(first.token);
     expect((await post('/devices/token', { ...first, pushToken: null })).status).toBe(200);
     const wrong = { ...first, auth: '0'.repeat(64) };
     expectApiError(await post('/devices/token', { ...wrong, ...one }), 'INVALID_DEVICE_AUTH');
-    const electron = await register({ platform: 'electron' });
-    expectApiError(await post('/devices/token', { ...electron, ...one }), 'INVALID_PARAM');
+    const fcm = { fcmToken: `fcm:${first.token}` };
+    expect((await post('/devices/token', { ...first, ...fcm })).status).toBe(200);
+    expectApiError(await post('/devices/token', { ...first, ...one, ...fcm }), 'INVALID_PARAM');
+    const android = await register({ platform: 'android' });
+    expect((await post('/devices/token', { ...android, fcmToken: 'one' })).status).toBe(200);
+    expectApiError(await post('/devices/token', { ...android, ...one }), 'INVALID_PARAM');
+    for (const fields of [one, fcm, {}]) {
+      const electron = await register({ platform: 'electron' });
+      expectApiError(await post('/devices/token', { ...electron, ...fields }), 'INVALID_PARAM');
+    }
   });
 });
 

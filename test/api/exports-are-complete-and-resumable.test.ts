@@ -261,19 +261,24 @@ describe('an export that is imported into an empty installation', () => {
     await target.db.collection('subscriptions').deleteMany({});
     await target.db.collection('topics').deleteMany({});
     // A subscription keeps the platform that its device had: none of these has one.
-    const [first, second, third] = tokens.slice(10);
+    const [first, second, third, fourth] = tokens.slice(10);
     const registered = new Date('2025-01-02T03:04:05Z');
     const change = (token: string | undefined, fields: object) =>
       mongo.db.collection('devices').updateOne({ _id: token as never }, { $set: fields });
     const address = { channel: 'apns', address: 'ab'.repeat(32), environment: 'production' };
     const provider = { ...address, bundle: 'org.example', since: registered };
     await change(first, { platform: 'ios', provider, uninstalled: true });
-    const fcm = { channel: 'fcm', address: '=1+1', since: registered };
-    await change(second, { provider: fcm, way: 'fcm' });
+    const byFcm = { channel: 'fcm', address: '=1+1', since: registered };
+    await change(second, { provider: byFcm, way: 'fcm' });
+    const ofIphone = { ...byFcm, address: 'f:1', isApple: true };
+    await change(fourth, { platform: 'ios', provider: ofIphone, way: 'fcm' });
     await change(third, { registeredAt: registered, authDigest: 'ab'.repeat(32) });
     for (const kind of ['devices', 'subscriptions']) {
       const file = join(folder, `${kind}-to-import.${format}`);
-      await writeFile(file, (await exportText(`/export/${kind}?format=${format}`)).text);
+      const { text } = await exportText(`/export/${kind}?format=${format}`);
+      // The platform tells which address is an iPhone's.
+      expect(text).not.toContain('isApple');
+      await writeFile(file, text);
       const source = kind === 'devices' ? 'carillon' : kind;
       const args = ['import', file, '--app', stack.dev.app, '--source', source];
       expect(await target.runJson(...args)).toMatchObject({ refused: 0 });

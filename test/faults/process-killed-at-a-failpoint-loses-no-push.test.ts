@@ -1,7 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { newDeviceToken } from '../../packages/core/src/ids.ts';
-import type { DeviceDocument, PushDocument } from '../../packages/store/src/documents.ts';
+import { fallbackBatchId, newDeviceToken } from '../../packages/core/src/ids.ts';
+import type {
+  AppDocument,
+  DeviceDocument,
+  PushDocument,
+} from '../../packages/store/src/documents.ts';
 import { postWithoutKey } from '../support/api/keyless-calls.ts';
 import { insertDevices } from '../support/faults/device-pool.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
@@ -262,34 +266,94 @@ test.each([3, 1_500])(
   LIMIT_MS,
 );
 
-test(
-  'an API that is killed between the deletion of the device that had an address and the next one: one has it when the registration is repeated',
-  async () => {
+describe('an API that is killed while a phone registers its address again', () => {
+  const devices = () => set.mongo.db.collection<DeviceDocument>('devices');
+  const apps = () => set.mongo.db.collection<AppDocument>('apps');
+  const useFcm = (fcm: number | null) => apps().updateOne({ _id: set.dev.app }, { $set: { fcm } });
+  beforeAll(() => useFcm(0));
+  afterAll(() => useFcm(null));
+
+  async function post(path: string, body: object) {
+    const { status, json } = await postWithoutKey(set.dev.api, path, body);
+    expect(status).toBe(200);
+    return json;
+  }
+  const registerAndroid = (fields: object = {}) =>
+    post('/register', { appId: set.dev.app, platform: 'android', sdk: 1, ...fields });
+  const register = async (fcmToken: string) => String((await registerAndroid({ fcmToken })).token);
+  async function findHolders(fcmToken: string): Promise<string[]> {
+    const held = { 'provider.address': fcmToken, 'provider.formerOf': { $exists: false } };
+    return (await devices().find(held).toArray()).map(({ _id }) => _id);
+  }
+  const isCleared = async (token: string) =>
+    (await devices().countDocuments({ _id: token, leaving: { $exists: false } })) === 1;
+  const topicsOf = async (token: string) =>
+    (await set.api<{ subscriptions: string[] }>('GET', `/devices/${token}`)).json.subscriptions;
+
+  /** A device with a topic, and with a push in its inbox from before it had an FCM token. */
+  async function registerWithPush() {
     const fcmToken = `fcm:${randomBytes(20).toString('hex')}`;
-    const devices = set.mongo.db.collection<DeviceDocument>('devices');
-    const register = async () => {
-      const body = { appId: set.dev.app, platform: 'android', sdk: 1, fcmToken };
-      const { status, json } = await postWithoutKey(set.dev.api, '/register', body);
-      expect(status).toBe(200);
-      return json.token;
-    };
-    const findHolders = async () => {
-      const found = await devices.find({ 'provider.address': fcmToken }).toArray();
-      return found.map(({ _id }) => _id);
-    };
-    const before = String(await register());
-    await set.killAt('api', 'address-released:kill#1', () =>
-      expect(register()).rejects.toThrow('fetch failed'),
-    );
-    expect(await findHolders()).toEqual([]);
-    const repeated = await register();
-    expect(await findHolders()).toEqual([repeated]);
-    // The API died before it cleared the device: the scheduler does so.
-    const isCleared = async () => {
-      const device = await devices.findOne({ _id: before });
-      return device?.deletedAt !== undefined && device.leaving === undefined;
-    };
-    await until(isCleared, { ...ENDED, what: 'a cleared device' });
-  },
-  LIMIT_MS,
-);
+    const device = await registerAndroid();
+    const token = String(device.token);
+    const topics = [randomUUID()];
+    expect((await set.api('POST', '/topics/subscribe', { token, topics })).status).toBe(200);
+    const push = await sendPush(set, token);
+    await untilOutcomes(set.mongo, push, { inbox: 1 });
+    await post('/devices/token', { ...device, fcmToken });
+    return { fcmToken, token, topics, push };
+  }
+
+  test(
+    'before the new device is written: the phone is the former device again, or the next one',
+    async () => {
+      const { fcmToken, token, topics } = await registerWithPush();
+      await set.killAt('api', 'address-released:kill#1', () =>
+        expect(register(fcmToken)).rejects.toThrow('fetch failed'),
+      );
+      await until(() => isCleared(token), { ...ENDED, what: 'a device with its address' });
+      expect(await findHolders(fcmToken)).toEqual([token]);
+      expect(await topicsOf(token)).toEqual(topics);
+      const next = await register(fcmToken);
+      expect(await findHolders(fcmToken)).toEqual([next]);
+      expect([await topicsOf(token), await topicsOf(next)]).toEqual([[], topics]);
+    },
+    LIMIT_MS,
+  );
+
+  test.each(['topics-added:kill#1', 'rows-offered:kill#1'])(
+    'at %s: the new device has the topics, and FCM is offered the push',
+    async (failpoints) => {
+      const { fcmToken, token, topics, push } = await registerWithPush();
+      await set.killAt('api', failpoints, () =>
+        expect(register(fcmToken)).rejects.toThrow('fetch failed'),
+      );
+      await until(() => isCleared(token), { ...ENDED, what: 'a cleared device' });
+      const [next = ''] = await findHolders(fcmToken);
+      expect(next).not.toBe(token);
+      expect([await topicsOf(token), await topicsOf(next)]).toEqual([[], topics]);
+      const fallbacks = set.mongo.db.collection('batches').find({ push: push.id });
+      expect(await fallbacks.toArray()).toMatchObject([
+        { _id: fallbackBatchId(push.id), work: { channel: 'fcm', n: 1, tokens: token } },
+      ]);
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'and the app does not use FCM: one device has the address when the registration is repeated',
+    async () => {
+      const { fcmToken, token } = await registerWithPush();
+      await useFcm(null);
+      await set.killAt('api', 'address-released:kill#1', () =>
+        expect(register(fcmToken)).rejects.toThrow('fetch failed'),
+      );
+      expect(await findHolders(fcmToken)).toEqual([]);
+      const repeated = await register(fcmToken);
+      expect(await findHolders(fcmToken)).toEqual([repeated]);
+      // The API died before it cleared the device: the scheduler does so.
+      await until(() => isCleared(token), { ...ENDED, what: 'a cleared device' });
+      expect(await devices().findOne({ _id: token })).toHaveProperty('deletedAt');
+    },
+    LIMIT_MS,
+  );
+});

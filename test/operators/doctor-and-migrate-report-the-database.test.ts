@@ -157,13 +157,13 @@ test('proxies that the settings do not name, as long as services notice them', a
 test('migrate prints one JSON value, and changes nothing the second time', async () => {
   const result = await database.runJson('migrate');
   const servers = 'one server, which nothing replaces when it fails';
-  expect(result).toEqual({ migrated: true, servers, version: 1, steps: [], indexes: [] });
+  expect(result).toEqual({ migrated: true, servers, version: 2, steps: [], indexes: [] });
 });
 
 test('migrate --check exits with 0 while the schema is up to date, also with --json', async () => {
   expect(await database.run('migrate', '--check')).toEqual({
     code: 0,
-    out: 'The schema is up to date: version 1.\n',
+    out: 'The schema is up to date: version 2.\n',
     err: '',
   });
   expect(await database.runJson('migrate', '--check')).toMatchObject({ current: true, steps: [] });
@@ -175,17 +175,17 @@ test('migrate --check exits with 1 while a step or an index is missing, and chan
   for (const _ of ['first', 'second']) {
     const { code, out, err } = await database.run('--json', 'migrate', '--check');
     expect({ code, ...JSON.parse(out) }).toEqual({
-      ...{ code: 1, current: false, version: 0, latest: 1 },
-      ...{ steps: [1], indexes: ['keys(digest)'] },
+      ...{ code: 1, current: false, version: 0, latest: 2 },
+      ...{ steps: [1, 2], indexes: ['keys(digest)'] },
     });
-    expect(err).toMatch(/^The schema has version 0 of 1, 1 step to run\. .*carillon migrate\.\n$/);
+    expect(err).toMatch(/^The schema has version 0 of 2, 2 steps to run\. .*carillon migrate\.\n$/);
   }
 });
 
 test('doctor names the schema that is behind', async () => {
   const { code, out } = await database.run('doctor');
   expect(code).toBe(1);
-  expect(out).toMatch(/^FAIL {2}mongodb schema +version 0, and this release has 1; run carillon/m);
+  expect(out).toMatch(/^FAIL {2}mongodb schema +version 0, and this release has 2; run carillon/m);
   await database.run('migrate');
-  expect((await database.run('doctor')).out).toMatch(/^ok {4}mongodb schema +version 1$/m);
+  expect((await database.run('doctor')).out).toMatch(/^ok {4}mongodb schema +version 2$/m);
 });

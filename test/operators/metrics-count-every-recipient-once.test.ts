@@ -17,6 +17,7 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
 import { openRedis } from '../support/redis.ts';
+import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
 /** More than a batch. */
@@ -94,16 +95,22 @@ async function sendToInboxes(): Promise<void> {
   await untilCounts(older, { superseded: 1 });
 }
 
-/** A device that registers again is another one, and the first is gone. */
-async function replaceDevice(): Promise<void> {
-  const { token, address } = await registerAndroid(tenant.dev);
-  const lost = await push(token);
-  await untilCounts(lost, { inbox: 1 });
-  await registerAndroidByFcm(tenant.dev, address);
-  await untilCounts(lost, { gone: 1 });
+/** A device that registers again is another one, and FCM gets the push in the inbox of the first; a deleted one is gone. */
+async function replaceAndDelete(): Promise<void> {
+  const { dev, api } = tenant;
+  const before = await registerDevice(dev, 'android');
+  const { token: deleted } = await fleet.offline();
+  const lost = await push([before.token, deleted]);
+  await untilCounts(lost, { inbox: 2 });
+  const fcmToken = randomUUID();
+  expect((await api('POST', '/devices/token', { ...before, fcmToken })).status).toBe(200);
+  const again = { appId: tenant.app, platform: 'android', fcmToken };
+  expect((await api('POST', '/register', again)).status).toBe(200);
+  expect((await api('DELETE', `/devices/${deleted}`)).status).toBe(200);
+  await untilCounts(lost, { sent: 1, gone: 1 });
 }
 
-/** FCM reaches one of the devices, and none acknowledges. */
+/** FCM reaches one of the devices, and the other does not connect. */
 async function expire(): Promise<void> {
   const android = await registerAndroid(tenant.dev);
   const { token } = await fleet.offline();
@@ -135,14 +142,14 @@ async function untilFinished(): Promise<void> {
 /** How the recipients of all pushes end. */
 const BY_CHANNEL = {
   'mqtt delivered': 4,
-  'mqtt sent': 1,
+  'mqtt sent': 2,
   'mqtt expired': 1,
   'mqtt deleted': 1,
   'mqtt superseded': 1,
   'mqtt gone': 1,
+  'fcm sent': 1,
   'apns sent': IPHONES + 1,
   'apns failed': 1,
-  'fcm sent': 1,
   'web-push sent': 1,
   'web-push gone': 1,
 };
@@ -152,7 +159,7 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
   await sendOverProviders();
   await expire();
   await sendToInboxes();
-  await replaceDevice();
+  await replaceAndDelete();
   await untilFinished();
   const byOutcome = await sumOutcomes();
   let scrapes: Scrape[] = [];
@@ -167,7 +174,7 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
   expect(recipients(outcomeOf)).toEqual(byOutcome);
   expect(recipients(({ channel, outcome }) => `${channel} ${outcome}`)).toEqual(BY_CHANNEL);
   expect(sumBy(scrapes, 'carillon_pushes_accepted_total')).toEqual({ '': pushes.length });
-  expect(sumBy(scrapes, 'carillon_inbox_rows_written_total')).toEqual({ '': 7 });
+  expect(sumBy(scrapes, 'carillon_inbox_rows_written_total')).toEqual({ '': 8 });
   expect(sumBy(scrapes, 'carillon_inbox_rows_drained_total')).toEqual({ '': 2 });
   const channelOf = ({ channel = '' }: Record<string, string>) => channel;
   expect(sumBy(scrapes, 'carillon_delivery_seconds_count', channelOf)).toMatchObject({ mqtt: 2 });

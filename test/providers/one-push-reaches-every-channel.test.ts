@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { getDeviceInfo, getPushStatus, send, untilPending } from '../support/end-to-end/pushes.ts';
@@ -122,6 +123,31 @@ test('a push that only wakes the app is sent as one over each channel, and our f
   const aps = '"aps":{"thread-id":"t","content-available":1}';
   expect(log).toContain(`{"n":1.0,"in":{"aps":1},${aps},${ours}}`);
   expect(log).toContain(`{"aps":{"alert":"theirs"},"n":1.0,"in":{"aps":1},${ours}}`);
+});
+
+test('title and message of data are shown over FCM, on Android and iOS, if the app asks for it', async () => {
+  const { sandbox, store } = fixture;
+  const asking = await fixture.tenant({ fcm: 'first', fcmNotification: true });
+  const [android, iphone] = [`android-${randomUUID()}`, `iphone-${randomUUID()}`];
+  const imported = await store.imports.importDevices(asking.app, [
+    { platform: 'android', provider: { channel: 'fcm', address: android } },
+    { platform: 'ios', provider: { channel: 'fcm', address: iphone, isApple: true } },
+  ]);
+  const tokens = imported.flatMap((result) => ('token' in result ? [result.token] : []));
+  const data = { title: 'T', message: 'M' };
+  const push = await send(asking, tokens, { data });
+  for (const token of tokens)
+    expect(await untilFinal(store, push, token)).toEqual({ outcome: 'sent' });
+  const received = await sandbox.received(push.id);
+  const payloadAt = (address: string) => received.find(({ to }) => to === address)?.payload;
+  expect(payloadAt(android)).toMatchObject({
+    data: { payload: JSON.stringify(data), _pushyId: push.id },
+    notification: { title: 'T', body: 'M' },
+  });
+  expect(payloadAt(iphone)).toMatchObject({
+    apns: { payload: { ...data, aps: { alert: { title: 'T', body: 'M' } }, _pushyId: push.id } },
+  });
+  expect(received).toHaveLength(2);
 });
 
 test('an Android device that acknowledges in time gets nothing over FCM', async () => {

@@ -10,7 +10,7 @@ import { processCounts } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
-import type { Recipient } from '@carillon/store/devices';
+import type { Recipient } from '@carillon/store/device-ways';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
 import { PushIdInUse } from '@carillon/store/pushes';
@@ -50,7 +50,7 @@ interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
-  /** The app uses FCM for Android. */
+  /** The app uses FCM for Android, and has a credential for it. */
   usesFcm?: boolean;
   /** Push services may refuse the app's signatures: a sender to browsers is warned. */
   lacksWebPushContact?: boolean;
@@ -142,7 +142,7 @@ export async function acceptPush(
   const { idempotency, trace, usesFcm = false, lacksWebPushContact = false, beforeStore } = origin;
   const audience = await resolveAudience(store, app, request, usesFcm);
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
-  await requireAppleCredential(store, app, audience);
+  await requireAppleCredential(store, app, audience, usesFcm);
   const isWarned = lacksWebPushContact && audience.channels.has('web-push');
   const isKnown = createTokenCheck(request, audience.recipients);
   const failed = request.tokens.filter((token) => !isKnown(token));
@@ -172,14 +172,15 @@ export async function acceptPush(
 
 /** @throws ApiError NO_APNS_AUTH if a recipient goes through APNs, and the app has no credential for it */
 async function requireAppleCredential(
-  { credentials }: Pick<Store, 'credentials'>,
+  { credentials, devices }: Pick<Store, 'credentials' | 'devices'>,
   app: string,
-  { channels, topics }: Audience,
+  { channels, recipients, topics }: Audience,
+  usesFcm: boolean,
 ): Promise<void> {
   if (!channels.has('apns') || (await credentials.has(app, 'apns'))) return;
   // The fan-out finds the ways of a topic's subscribers: those on iOS may go by FCM.
-  if (topics.length > 0 && (await credentials.has(app, 'fcm'))) return;
-  throw new ApiError('NO_APNS_AUTH');
+  const isKnown = topics.length === 0 || channelsOf(recipients, usesFcm).has('apns');
+  if (isKnown || !(await devices.hasAppleByFcm(app))) throw new ApiError('NO_APNS_AUTH');
 }
 
 /** Creates the check whether a token of the request is a recipient's. */
@@ -238,8 +239,9 @@ async function resolveAudience(
   const subscriberCount = topics.reduce((sum, topic) => sum + getSubscriberCount(topic), 0);
   const isScheduled = request.dueAtMs !== undefined;
   if (subscriberCount <= MAX_RESOLVED_SUBSCRIBERS && !isScheduled) {
-    const merged = await mergeSubscribers(store, app, tokenRecipients, topics);
-    return createResolvedAudience(await store.devices.addWays(app, merged, usesFcm), usesFcm);
+    const subscribers = await findSubscribers(store, app, tokenRecipients, topics);
+    const withWays = await store.devices.addWays(app, subscribers, usesFcm);
+    return createResolvedAudience([...tokenRecipients, ...withWays], usesFcm);
   }
   const total = tokenRecipients.length + subscriberCount;
   const isEstimate =
@@ -250,7 +252,8 @@ async function resolveAudience(
     topics: isScheduled ? request.topics : topics,
     devices: isEstimate
       ? total
-      : (await mergeSubscribers(store, app, tokenRecipients, topics)).length,
+      : tokenRecipients.length +
+        (await findSubscribers(store, app, tokenRecipients, topics)).length,
     channels: new Set([
       ...channelsOf(tokenRecipients, usesFcm),
       ...topics.flatMap((topic) => counters.get(topic)?.platforms ?? []).map(channelFor),
@@ -285,21 +288,24 @@ async function findTokenRecipients(
   return device === undefined ? [] : [device];
 }
 
-async function mergeSubscribers(
+/** Finds the subscribers of topics that are no recipients yet, each once. */
+async function findSubscribers(
   { subscriptions }: AudienceStore,
   app: string,
   tokenRecipients: readonly Recipient[],
   topics: readonly string[],
 ): Promise<Recipient[]> {
-  const byToken = new Map(tokenRecipients.map((recipient) => [recipient.token, recipient]));
+  const tokens = new Set(tokenRecipients.map(({ token }) => token));
+  const subscribers: Recipient[] = [];
   for (const topic of topics) {
     for await (const subscriber of subscriptions.stream(app, topic, '')) {
-      if (byToken.size > MAX_EXACT_COUNT + LIMITS.tokensPerPush) break;
-      // A recipient that the request names has its way already.
-      if (!byToken.has(subscriber.token)) byToken.set(subscriber.token, subscriber);
+      if (tokens.size > MAX_EXACT_COUNT + LIMITS.tokensPerPush) break;
+      if (tokens.has(subscriber.token)) continue;
+      tokens.add(subscriber.token);
+      subscribers.push(subscriber);
     }
   }
-  return [...byToken.values()];
+  return subscribers;
 }
 
 /** Calls `storeIt` again with another id of the push for as long as another push has its id. */

@@ -22,7 +22,8 @@ export function createAccept(
   rateCounter: RateCounter,
 ): Accept {
   return async (app, request, idempotency) => {
-    const usesFcm = usesFcmForAndroid(await admitPush(store, rateCounter, app));
+    const isFcmOn = usesFcmForAndroid(await admitPush(store, rateCounter, app));
+    const usesFcm = isFcmOn && (await store.credentials.has(app, 'fcm'));
     // Read when a push needs them: the console does not refresh them, and without viewers reads nothing.
     await store.knownWebhooks.refreshIfStale();
     return acceptPush(store, producers, app, request, { idempotency, usesFcm });

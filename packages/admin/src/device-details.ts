@@ -32,6 +32,7 @@ export async function getDeviceDetails(
     store.inbox.count(token),
   ]);
   const { app, platform, registeredAt, lastActiveAt, provider, uninstalled, unsubscribed } = device;
+  const { replacedBy, replaces } = device;
   return {
     ...{ token, app, platform, ...shownWay(device, owner), presence, subscriptions, inbox },
     registeredAt: registeredAt.getTime(),
@@ -41,6 +42,8 @@ export async function getDeviceDetails(
     }),
     ...(uninstalled && { uninstalled }),
     ...(unsubscribed && { unsubscribed }),
+    ...(replacedBy !== undefined && { replacedBy }),
+    ...(replaces !== undefined && { replaces }),
   };
 }
 

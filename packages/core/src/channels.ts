@@ -86,7 +86,7 @@ export type Way = (typeof WAYS)[number];
 /**
  * Returns the channel by which a device gets its pushes.
  *
- * @param usesFcm whether the device's app uses FCM for Android
+ * @param usesFcm whether the device's app uses FCM for Android, and has a credential for it
  * @throws Error when the device was registered by a newer release than this process
  */
 export function wayOf(

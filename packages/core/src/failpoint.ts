@@ -1,7 +1,11 @@
 /** The failpoints: steps of the delivery of a push at which a test may end, stop or fail a process. */
 export const FAILPOINTS = {
   'address-released':
-    'the device that had a provider address is deleted, and the next one is not written; the text is its token',
+    'the device that had a provider address is a former one, or deleted, and the next one is not written; the text is its token',
+  'topics-added':
+    'the topics of a former device are those of its successor too; the text is the token of the former device',
+  'rows-offered':
+    'the fallback batches of a former device are inserted, and have no job; the text is its token',
   accept: 'before a push is inserted',
   'accept-batches': 'a push in state `accepting` is inserted, its batches are not',
   accepted: 'a push is committed; it has no job, and its request no response',
@@ -26,6 +30,8 @@ export const FAILPOINTS = {
   save: 'before outcomes are saved',
   saved: 'outcomes are saved',
   fallback: 'before the batch of a fallback is inserted',
+  'fallback-recorded':
+    'the answers of a fallback are in the batch that it is for, and its rows are not removed',
   'fallback-inserted':
     'the batch of a fallback is inserted, and the batch before it is not settled',
   settle: 'before a batch is settled',

@@ -1,8 +1,9 @@
 import type { Channel } from './channels.ts';
 
 /**
- * Outcomes of deliveries, stored as one byte per recipient of a batch. Two are not final: `pending` means pending in the
- * batch, `inbox` means pending in the device's inbox.
+ * Outcomes of deliveries, stored as one byte per recipient of a batch. Three are not final: `pending` means pending in the
+ * batch, `inbox` means pending in the device's inbox, `offered` means that the inbox is full and the batch of the fallback
+ * decides.
  */
 export const OUTCOMES = {
   pending: 0,
@@ -13,8 +14,17 @@ export const OUTCOMES = {
   superseded: 5,
   expired: 6,
   deleted: 7,
+  offered: 8,
 } as const;
 export type OutcomeName = keyof typeof OUTCOMES | 'failed';
+
+/** Outcomes that end no recipient. */
+const OPEN: readonly number[] = [OUTCOMES.pending, OUTCOMES.inbox, OUTCOMES.offered];
+
+/** Checks whether a byte ends no recipient: another process may still write its outcome. */
+export function isOpenOutcome(code: number): boolean {
+  return OPEN.includes(code);
+}
 
 /** Code of the first reason in {@link FAILURES}; a failed delivery is stored as this plus the reason's index. */
 const FIRST_FAILURE = 16;
@@ -114,9 +124,9 @@ export const REPORTED_OUTCOMES = [
 ] as const;
 export type ReportedOutcome = (typeof REPORTED_OUTCOMES)[number];
 
-/** Returns the reported outcome: a recipient with an inbox row is `pending`. */
+/** Returns the reported outcome: a recipient that waits in its inbox, or for the fallback, is `pending`. */
 export function toReportedOutcome(outcome: OutcomeName): ReportedOutcome {
-  return outcome === 'inbox' ? 'pending' : outcome;
+  return outcome === 'inbox' || outcome === 'offered' ? 'pending' : outcome;
 }
 
 /** Returns the channel that an outcome is of: recipients of an MQTT batch are `sent` only by its fallback. */

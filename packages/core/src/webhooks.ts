@@ -1,4 +1,4 @@
-import { describeOutcome, OUTCOMES } from './outcomes.ts';
+import { describeOutcome, isOpenOutcome } from './outcomes.ts';
 
 /** Events that are reported to webhooks. */
 export const WEBHOOK_EVENTS = [
@@ -35,7 +35,7 @@ export function coverageOf(events: readonly WebhookEvent[]): {
 
 /** Returns the event of an outcome byte; undefined while the recipient is pending. */
 export function recipientEventOf(code: number): WebhookEvent | undefined {
-  if (code === OUTCOMES.pending || code === OUTCOMES.inbox) return undefined;
+  if (isOpenOutcome(code)) return undefined;
   const name = `recipient.${describeOutcome(code).outcome}`;
   return WEBHOOK_EVENTS.find((event) => event === name);
 }

@@ -1,4 +1,5 @@
 import type { DeviceDocument, PushDocument, SubscriptionDocument } from '@carillon/store/documents';
+import { IS_NOT_FORMER } from '@carillon/store/former-devices';
 import { IS_UNSUBSCRIBING } from '@carillon/store/subscriptions';
 import type { Db } from 'mongodb';
 import { REPORTED_LIST_FIELDS, type ReportedListPush } from './push-outcomes.ts';
@@ -14,10 +15,13 @@ export function createExportPages(db: Db) {
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
   const pushes = db.collection<PushDocument>('pushes');
   return {
-    /** Reads an app's devices after the token `after`, in order of token. */
+    /** Reads an app's devices after the token `after`, in order of token, without former ones. */
     streamDevices: (app: string, after: string, limit: number): AsyncIterable<DeviceDocument> =>
       devices
-        .find({ app, _id: { $gt: after }, deletedAt: { $exists: false } }, { batchSize: limit + 1 })
+        .find(
+          { app, _id: { $gt: after }, deletedAt: { $exists: false }, ...IS_NOT_FORMER },
+          { batchSize: limit + 1 },
+        )
         .sort({ _id: 1 })
         .limit(limit),
 

@@ -20,6 +20,8 @@ const FIELDS_THAT_CHANGE = {
   'work.outcomes': 1,
   'work.got': 1,
   'work.gone': 1,
+  'work.sent': 1,
+  'work.refused': 1,
 } as const;
 
 /** Detects progress of pushes, without reading their batches. */

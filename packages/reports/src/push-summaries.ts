@@ -1,6 +1,11 @@
 import { splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
-import { addOutcomes, type OutcomeCounts } from '@carillon/core/outcomes';
+import {
+  addOutcomes,
+  channelOfOutcome,
+  OUTCOMES,
+  type OutcomeCounts,
+} from '@carillon/core/outcomes';
 import { toBytes } from '@carillon/store/bytes';
 import type {
   Batch,
@@ -160,6 +165,12 @@ function startSummary(push: string) {
     errors.set(key, known);
   }
 
+  function countsOf(channel: Channel): OutcomeCounts {
+    const counts = summary.byChannel[channel] ?? {};
+    summary.byChannel[channel] = counts;
+    return counts;
+  }
+
   function addLatency(latencyMs: number): void {
     const { fastestReceiptMs } = summary;
     summary.slowestReceiptMs = Math.max(summary.slowestReceiptMs, latencyMs);
@@ -188,9 +199,10 @@ function startSummary(push: string) {
       summary.batches += 1;
       if (batch.state !== 'closed') summary.openBatches += 1;
       const counts = countBatch(batch);
-      const ofChannel = summary.byChannel[batch.channel] ?? {};
-      summary.byChannel[batch.channel] = ofChannel;
-      for (const total of [summary.counts, ofChannel]) addCounts(total, counts);
+      addCounts(summary.counts, counts);
+      const { sent = 0, ...others } = counts;
+      addCounts(countsOf(batch.channel), others);
+      if (sent > 0) addCounts(countsOf(channelOfOutcome(batch.channel, OUTCOMES.sent)), { sent });
       for (const [text, positions] of batch.words ?? []) addError(text, false, positions.length);
       const waiting = batch.state === 'closed' ? [] : (batch.later ?? []);
       for (const [, , , text] of waiting) if (text !== undefined) addError(text, true, 1);
@@ -206,8 +218,8 @@ function startSummary(push: string) {
 
 /** Counts a batch; the counts of its settlement are right while nothing has changed its outcomes since. */
 function countBatch(batch: SummarizedBatch): OutcomeCounts {
-  const { counts, got, gone, ended, final } = batch;
-  const isUnchanged = got === undefined && gone === undefined && ended === undefined && !final;
+  const { counts, got, gone, sent, refused, ended, final } = batch;
+  const isUnchanged = [got, gone, sent, refused, ended, final].every((one) => one === undefined);
   if (isUnchanged && counts !== undefined) return counts;
   const counted: OutcomeCounts = {};
   addOutcomes(counted, outcomeCodes(batch));

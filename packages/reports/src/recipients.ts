@@ -298,7 +298,9 @@ export function describeTried(
 /** Describes the attempt of a batch; none while no worker has claimed it and nothing has ended it. */
 function describeAttempt({ id, work, position }: RecipientBatch): ReportedAttempt[] {
   if (work.tries === 0 && work.state !== 'closed') return [];
-  const { milliseconds: _, outcome, ...details } = statusAt(work, position, id);
+  // The answer of the fallback is that of its own attempt.
+  const { sent: _sent, refused: _refused, ...attempted } = work;
+  const { milliseconds: _, outcome, ...details } = statusAt(attempted, position, id);
   const reported = toReportedOutcome(outcome);
   return [{ channel: work.channel, outcome: reported, ...details }];
 }

@@ -129,6 +129,19 @@ test('a fallback is not listed: its recipients have their outcome in another bat
   expect((await list()).batches).toEqual([]);
 });
 
+test('a recipient whose inbox was full is listed when the fallback has not reached it either', async () => {
+  const push = await insertPush(database, newTokens(2));
+  const [refused = '', sent = ''] = push.tokens;
+  await deliver(store, push, { [refused]: OUTCOMES.offered, [sent]: OUTCOMES.offered });
+  expect((await list()).batches).toEqual([]);
+  const full = { token: refused, code: failureCode('inbox-full') };
+  const answers = { push: push.id, sent: [sent], done: [], rowIds: [], refused: [full] };
+  await store.receipts.recordFallback(push.batchIds[0] ?? '', answers);
+  const [listed] = (await list()).batches;
+  const reasons = [{ reason: 'inbox-full', count: 1 }];
+  expect(listed).toMatchObject({ failed: 1, reasons });
+});
+
 test('a settlement without a failure writes no more than before', () => {
   const fieldsOf = (...lists: number[][]) => {
     const settlements = lists.map((codes) => ({ ...SETTLEMENT, outcomes: Uint8Array.from(codes) }));

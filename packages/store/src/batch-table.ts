@@ -63,7 +63,13 @@ export interface Settlement {
 }
 
 /** A batch that was closed, and the receipts that were recorded meanwhile; those of a push that it finished are not read. */
-type SettledBatch = { got: Record<string, number> };
+export interface SettledBatch {
+  /** As in {@link Batch}: what was set before the batch was closed. */
+  got: Record<string, number>;
+  sent: Record<string, number>;
+  done: Record<string, number>;
+  refused: Record<string, number>;
+}
 /** A settlement and the context of its span, if its push is traced. */
 type TracedSettlement = Settlement & { trace?: string };
 /**
@@ -254,7 +260,7 @@ async function settleGroup(
       // A push that it finishes has no inbox row, so receipts are not read: the number is enough if all took effect.
       const matched = await updateAll(collection, change);
       if (matched === settlements.length)
-        return new Map(settlements.map(({ claim }) => [claim, { got: {} }]));
+        return new Map(settlements.map(({ claim }) => [claim, toSettledBatch({})]));
     }
   } catch (error) {
     if (settlements.length === 1) throw error;
@@ -269,14 +275,30 @@ async function settleGroup(
   return toSettled(await findAll(collection, change.ids, SETTLED_FIELDS));
 }
 
-const SETTLED_FIELDS = { 'work.claim': 1, 'work.got': 1, 'work.state': 1 } as const;
+const SETTLED_FIELDS = {
+  'work.claim': 1,
+  'work.got': 1,
+  'work.sent': 1,
+  'work.done': 1,
+  'work.refused': 1,
+  'work.state': 1,
+} as const;
+
+function toSettledBatch({
+  got = {},
+  sent = {},
+  done = {},
+  refused = {},
+}: Partial<SettledBatch>): SettledBatch {
+  return { got, sent, done, refused };
+}
 
 /** Returns the batches of these documents that are closed, by their claim. */
 function toSettled(found: readonly WithId<BatchHolder>[]): Map<string, SettledBatch> {
   return new Map(
     found.flatMap(({ work }) =>
       work?.claim !== undefined && work.state === 'closed'
-        ? [[work.claim, { got: work.got ?? {} }] as const]
+        ? [[work.claim, toSettledBatch(work)] as const]
         : [],
     ),
   );

@@ -1,3 +1,4 @@
+import { splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import type { Db } from 'mongodb';
 import type { ClaimedBatch } from './batch-table.ts';
@@ -52,6 +53,12 @@ export function createBatches(db: Db) {
       await batches.deleteOne({ _id: id, 'work.claim': claim });
     },
 
+    /** Returns the tokens of a batch; none if it does not exist. */
+    async listTokens(id: string): Promise<string[]> {
+      const found = await batches.findOne({ _id: id }, { projection: { 'work.tokens': 1 } });
+      return splitTokens(found?.work.tokens ?? '');
+    },
+
     /** Inserts batches durably; existing ones stay unchanged. */
     async insertIfAbsent(documents: readonly BatchDocument[]): Promise<void> {
       const errors = await bulkWriteErrors(
@@ -70,8 +77,15 @@ export function createBatches(db: Db) {
       maxOpen: number,
     ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean; free: number }> {
       const ready = await batches.countDocuments(
-        // Fallbacks are ready from the start and due later: the fan-out does not wait for them.
-        { push, 'work.state': 'ready', 'work.fallback': { $exists: false } },
+        // Fallbacks are ready from the start: the fan-out does not wait for those that are due later.
+        {
+          push,
+          'work.state': 'ready',
+          $or: [
+            { 'work.fallback': { $exists: false } },
+            { $expr: { $lte: ['$work.at', '$$NOW'] } },
+          ],
+        },
         { limit: maxOpen },
       );
       const free = Math.max(0, maxOpen - ready);

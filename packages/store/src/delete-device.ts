@@ -3,26 +3,40 @@ import type { Store } from './store.ts';
 /** Delay of the second disconnect: by then a device whose CONNECT was in progress during the deletion is connected. */
 const SECOND_DISCONNECT_DELAY_MS = 1_000;
 
-/** Ends the pending deliveries of deleted devices and removes their subscriptions. Never throws. */
-export type ClearDeletedDevices = (app: string, tokens: readonly string[]) => Promise<void>;
+/** Ends or moves what deleted and former devices have left. Never throws. */
+export type ClearDevices = (app: string, tokens: readonly string[]) => Promise<void>;
 
-/**
- * @param checkCompletion enqueues a check of pushes that may be complete now
- * @param onError called with an error; the scheduler does what was left undone
- */
-export function createClearDeletedDevices(
-  { deletedDevices }: Pick<Store, 'deletedDevices'>,
-  checkCompletion: (pushes: readonly string[]) => Promise<void>,
+/** Adds the jobs that follow from cleared devices. */
+interface ClearingProducers {
+  checkCompletion(pushes: readonly string[]): Promise<void>;
+  deliver(batch: string, channel: 'fcm'): Promise<void>;
+}
+
+/** @param onError called with an error; the scheduler does what was left undone */
+export function createClearDevices(
+  store: Pick<Store, 'deletedDevices'>,
+  producers: ClearingProducers,
   onError: (error: unknown) => void,
-): ClearDeletedDevices {
+): ClearDevices {
   return async (app, tokens) => {
     try {
-      for (const token of tokens)
-        await checkCompletion(await deletedDevices.clearLeftovers(app, token));
+      for (const token of tokens) await clearDevice(store, producers, app, token);
     } catch (error) {
       onError(error);
     }
   };
+}
+
+/** Clears a deleted or former device, and adds the jobs that follow. May be repeated. */
+export async function clearDevice(
+  { deletedDevices }: Pick<Store, 'deletedDevices'>,
+  producers: ClearingProducers,
+  app: string,
+  token: string,
+): Promise<void> {
+  const { pushes, fallbacks } = await deletedDevices.clearLeftovers(app, token);
+  await producers.checkCompletion(pushes);
+  await Promise.all(fallbacks.map((batch) => producers.deliver(batch, 'fcm')));
 }
 
 /**
@@ -36,10 +50,10 @@ export async function deleteDevice(
   { deletedDevices }: Pick<Store, 'deletedDevices'>,
   {
     disconnect,
-    clearDeletedDevices,
+    clearDevices,
   }: {
     disconnect: (token: string) => Promise<void>;
-    clearDeletedDevices: ClearDeletedDevices;
+    clearDevices: ClearDevices;
   },
   app: string,
   token: string,
@@ -50,6 +64,6 @@ export async function deleteDevice(
     () => void disconnect(token).catch(() => undefined),
     SECOND_DISCONNECT_DELAY_MS,
   ).unref();
-  await clearDeletedDevices(app, [token]);
+  await clearDevices(app, [token]);
   return true;
 }

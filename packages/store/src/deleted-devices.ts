@@ -1,9 +1,19 @@
 import { createBatcher } from '@carillon/core/batcher';
-import type { Db } from 'mongodb';
+import { LIMITS } from '@carillon/core/limits';
+import type { Collection, Db, Filter } from 'mongodb';
 import { buildDeletion } from './device-deletion.ts';
 import type { DeviceDocument, InboxDocument } from './documents.ts';
 import type { createReceipts } from './final-outcomes.ts';
+import {
+  type Cleared,
+  type createFormerDevices,
+  FORMER_FIELDS,
+  type FormerDevice,
+  IS_FORMER,
+} from './former-devices.ts';
+import { inboxRange } from './inbox.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
+import { STATUS_RETENTION_MS } from './push-completion.ts';
 import type { createSubscriptions } from './subscriptions.ts';
 
 /** Maximum rows of a device that are removed together. */
@@ -16,6 +26,8 @@ const CLEANUP_GRACE_MS = 600_000;
  * looked up.
  */
 const MAX_RECENT_DELETIONS = 1_000;
+/** Time after which nothing is stored any more that was sent to a former device while it was new. */
+const FORMER_KEPT_MS = LIMITS.timeToLiveMax * 1_000 + STATUS_RETENTION_MS;
 
 /** A query for those of these devices that were deleted since a time. */
 interface DeletedQuery {
@@ -27,19 +39,141 @@ interface Collaborators {
   subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribe'>;
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
   knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>;
+  formerDevices: Pick<ReturnType<typeof createFormerDevices>, 'handOver'>;
 }
 
 /**
- * Deletes devices and clears their subscriptions and inboxes. The write that deletes a device marks it `leaving`: if
- * the process dies before the device is cleared, the scheduler completes it.
+ * Deletes devices, and clears the subscriptions and inboxes of deleted and former ones. The write that deletes or replaces a
+ * device marks it `leaving`: if the process dies before the device is cleared, the scheduler completes it.
  */
-export function createDeletedDevices(
+export function createDeletedDevices(db: Db, collaborators: Collaborators) {
+  const devices = db.collection<DeviceDocument>('devices');
+  const { markDeleted, markAllDeleted } = createMarks(devices, collaborators);
+  return {
+    markDeleted,
+
+    /**
+     * Deletes former devices, those that were replaced first: no push is stored any more that was sent to them before. Returns
+     * how many.
+     */
+    async deleteOldFormers(nowMs: number, limit: number): Promise<number> {
+      const found = await devices
+        .find(
+          { replacedAt: { $lte: new Date(nowMs - FORMER_KEPT_MS) } },
+          { projection: { app: 1 } },
+        )
+        .sort({ replacedAt: 1 })
+        .limit(limit)
+        .toArray();
+      for (const [app, some] of Map.groupBy(found, (device) => device.app))
+        await markAllDeleted(app, { _id: { $in: some.map(({ _id }) => _id) } });
+      return found.length;
+    },
+
+    clearLeftovers: createClearLeftovers(db, collaborators, { markDeleted, markAllDeleted }),
+
+    /** Lists deleted and former devices that aren't cleared yet. */
+    listUncleared: async (limit: number): Promise<{ app: string; token: string }[]> => {
+      const found = await devices
+        .find({ leaving: true }, { projection: { app: 1 } })
+        .limit(limit)
+        .toArray();
+      return found.map(({ _id, app }) => ({ app, token: _id }));
+    },
+
+    ...createDeletedLookup(devices),
+  };
+}
+
+type Marks = ReturnType<typeof createMarks>;
+
+function createMarks(
+  devices: Collection<DeviceDocument>,
+  { knownWebhooks }: Pick<Collaborators, 'knownWebhooks'>,
+) {
+  const isThere = { deletedAt: { $exists: false } };
+  const buildUpdate = (app: string) =>
+    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'));
+  return {
+    /**
+     * Deletes an app's device: from then on its requests and connections are rejected.
+     *
+     * @returns false if the app has no such device
+     */
+    async markDeleted(app: string, token: string): Promise<boolean> {
+      const filter = { _id: token, app, ...isThere };
+      return (await devices.updateOne(filter, buildUpdate(app))).modifiedCount === 1;
+    },
+    /** Deletes those of an app's devices that match. */
+    async markAllDeleted(app: string, filter: Filter<DeviceDocument>): Promise<void> {
+      await devices.updateMany({ ...filter, app, ...isThere }, buildUpdate(app));
+    },
+  };
+}
+
+/**
+ * Creates the function that clears a deleted or former device. Of a deleted one, it removes the subscriptions, ends the pushes in
+ * the inbox as gone, and deletes its former devices, which have its address. Idempotent; a device that lives is left as it is.
+ */
+function createClearLeftovers(
   db: Db,
-  { subscriptions, receipts, knownWebhooks }: Collaborators,
+  { subscriptions, receipts, formerDevices }: Collaborators,
+  { markDeleted, markAllDeleted }: Marks,
 ) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
 
+  /** Ends the rows of a device as gone, a page at a time: it may have as many as the quota allows. */
+  async function recordInboxAsGone(token: string): Promise<Set<string>> {
+    const pushes = new Set<string>();
+    const range = { _id: inboxRange(token) };
+    for (;;) {
+      const rows = await inbox
+        .find(range, { batchSize: ROWS_PER_READ + 1 })
+        .limit(ROWS_PER_READ)
+        .toArray();
+      await receipts.recordGone(rows.map(({ _id: rowId, ...row }) => ({ rowId, ...row })));
+      for (const { push } of rows) pushes.add(push);
+      if (rows.length < ROWS_PER_READ) return pushes;
+    }
+  }
+
+  /** Clears a former device; returns undefined if it is deleted now, because its successor was. */
+  async function clearFormer(former: FormerDevice): Promise<Cleared | undefined> {
+    const { _id, app } = former;
+    const cleared = await formerDevices.handOver(former);
+    if (cleared === undefined) {
+      await markDeleted(app, _id);
+      return undefined;
+    }
+    const isThere = { _id, deletedAt: { $exists: false } };
+    await devices.updateOne(isThere, { $unset: { leaving: true } });
+    // Another process may have given it the topics of an earlier former device since they were listed.
+    if ((await subscriptions.listTopics(_id)).length > 0)
+      await devices.updateOne({ _id, ...IS_FORMER }, { $set: { leaving: true } });
+    return cleared;
+  }
+
+  return async (app: string, token: string): Promise<Cleared> => {
+    const device = await devices.findOne({ _id: token }, { projection: FORMER_FIELDS });
+    if (device !== null && device.deletedAt === undefined) {
+      if (device.replacedBy === undefined) return { pushes: [], fallbacks: [] };
+      const cleared = await clearFormer(device);
+      if (cleared !== undefined) return cleared;
+    }
+    await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
+    const pushes = await recordInboxAsGone(token);
+    await markAllDeleted(app, { replacedBy: token });
+    if (device?.replacedBy !== undefined) {
+      const successor = { _id: device.replacedBy, replaces: token };
+      await devices.updateOne(successor, { $unset: { replaces: true } });
+    }
+    await devices.updateOne({ _id: token }, { $unset: { leaving: true, replacedBy: true } });
+    return { pushes: [...pushes], fallbacks: [] };
+  };
+}
+
+function createDeletedLookup(devices: Collection<DeviceDocument>) {
   const filterDeletedBatched = createBatcher<DeletedQuery, Set<string>>(
     'find-deleted-devices',
     async (queries) => {
@@ -70,62 +204,7 @@ export function createDeletedDevices(
     return new Set(found.map(({ _id }) => _id));
   }
 
-  /** Ends the rows of a device as gone, a page at a time: it may have as many as the quota allows. */
-  async function recordInboxAsGone(token: string): Promise<Set<string>> {
-    const pushes = new Set<string>();
-    const range = { _id: { $gte: `${token}:`, $lt: `${token};` } };
-    for (;;) {
-      const rows = await inbox
-        .find(range, { batchSize: ROWS_PER_READ + 1 })
-        .limit(ROWS_PER_READ)
-        .toArray();
-      await receipts.recordGone(rows.map(({ _id: rowId, ...row }) => ({ rowId, ...row })));
-      for (const { push } of rows) pushes.add(push);
-      if (rows.length < ROWS_PER_READ) return pushes;
-    }
-  }
-
   return {
-    /**
-     * Deletes an app's device: from then on its requests and connections are rejected.
-     *
-     * @returns false if the app has no such device
-     */
-    async markDeleted(app: string, token: string): Promise<boolean> {
-      const { modifiedCount } = await devices.updateOne(
-        { _id: token, app, deletedAt: { $exists: false } },
-        buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), [
-          'provider',
-          'authDigest',
-          'way',
-        ]),
-      );
-      return modifiedCount === 1;
-    },
-
-    /**
-     * Removes the subscriptions of a deleted device and ends the pushes in its inbox as gone. Idempotent.
-     *
-     * @returns the pushes that may be complete now
-     */
-    async clearLeftovers(app: string, token: string): Promise<string[]> {
-      const device = await devices.findOne({ _id: token }, { projection: { deletedAt: 1 } });
-      if (device !== null && device.deletedAt === undefined) return [];
-      await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
-      const pushes = await recordInboxAsGone(token);
-      await devices.updateOne({ _id: token }, { $unset: { leaving: true } });
-      return [...pushes];
-    },
-
-    /** Lists deleted devices that aren't cleared yet. */
-    listUncleared: async (limit: number): Promise<{ app: string; token: string }[]> => {
-      const found = await devices
-        .find({ leaving: true }, { projection: { app: 1 } })
-        .limit(limit)
-        .toArray();
-      return found.map(({ _id, app }) => ({ app, token: _id }));
-    },
-
     /**
      * Returns the deleted devices among the recipients of a push. Call it after the rows are written: a device is
      * marked deleted before its inbox is read, so one of the two processes sees the other's write. Concurrent calls

@@ -1,17 +1,16 @@
 import type { Document } from 'mongodb';
 import { buildDeviceMark } from './notify-mark.ts';
 
+/** Fields that a deleted device does not keep; `replacedBy` goes when it is cleared. */
+const REMOVED_FIELDS = ['provider', 'way', 'authDigest', 'deviceIdHash', 'replacedAt'];
+
 /**
  * Builds the update that deletes a device.
  *
  * @param reported webhooks to which it is reported
- * @param removed fields that go
  */
-export function buildDeletion(
-  reported: readonly string[],
-  removed: readonly ('provider' | 'authDigest' | 'way')[],
-): Document[] {
+export function buildDeletion(reported: readonly string[]): Document[] {
   const deleted = { deletedAt: '$$NOW', leaving: true };
   const notify = reported.length > 0 && { notify: buildDeviceMark(reported, 'deleted') };
-  return [{ $set: { ...deleted, ...notify } }, { $unset: [...removed] }];
+  return [{ $set: { ...deleted, ...notify } }, { $unset: REMOVED_FIELDS }];
 }

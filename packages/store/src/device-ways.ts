@@ -3,13 +3,23 @@ import {
   type Channel,
   findChannel,
   mayGoByFcm,
+  type Platform,
   type ProviderAddress,
+  type Way,
   wayOf,
 } from '@carillon/core/channels';
 import type { Collection, Document } from 'mongodb';
 import { usesFcmForAndroid } from './apps.ts';
-import type { ConnectingDevice, Recipient } from './devices.ts';
 import type { AppDocument, DeviceDocument } from './documents.ts';
+import { IS_NOT_FORMER } from './former-devices.ts';
+
+/** A device as a recipient. */
+export interface Recipient {
+  token: string;
+  platform: Platform;
+  /** Absent: the way of the platform. */
+  way?: Way;
+}
 
 /**
  * Returns the way of a device that registers, for its document.
@@ -42,7 +52,11 @@ export function shownWay(
 }
 
 /** Checks whether a connect of a device over MQTT changes what is stored of it. */
-export function isChangedByConnect({ platform, way, uninstalled }: ConnectingDevice): boolean {
+export function isChangedByConnect({
+  platform,
+  way,
+  uninstalled,
+}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'>): boolean {
   return (platform === 'android' && way !== 'mqtt') || uninstalled === true;
 }
 
@@ -52,7 +66,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
     'mark-connected',
     async (tokens) => {
       const isAndroid = { $eq: ['$platform', 'android'] };
-      await devices.updateMany({ _id: { $in: tokens } }, [
+      await devices.updateMany({ _id: { $in: tokens }, ...IS_NOT_FORMER }, [
         {
           $set: {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },
@@ -73,16 +87,21 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
      */
     markConnected,
 
+    /** Checks whether an app has an iOS device that goes by FCM, by an index. */
+    hasAppleByFcm: async (app: string): Promise<boolean> =>
+      (await devices.findOne({ app, way: 'fcm', platform: 'ios' }, { projection: { _id: 1 } })) !==
+      null,
+
     /**
      * Adds their ways to subscribers of topics. Of an app without a device that goes by FCM, only an index is read.
      *
      * @param usesFcm whether the app uses FCM for Android
      */
-    async addWays(
+    async addWays<T extends { token: string; platform: Platform }>(
       app: string,
-      subscribers: readonly Recipient[],
+      subscribers: readonly T[],
       usesFcm: boolean,
-    ): Promise<Recipient[]> {
+    ): Promise<(T & { way?: Way })[]> {
       const candidates = subscribers.filter(({ platform }) => mayGoByFcm(platform, usesFcm));
       const byFcm = { app, way: 'fcm' } as const;
       const projection = { _id: 1 };
@@ -94,7 +113,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
         .toArray();
       const tokensByFcm = new Set(found.map(({ _id }) => _id));
       return subscribers.map((subscriber) =>
-        tokensByFcm.has(subscriber.token) ? { ...subscriber, way: 'fcm' } : subscriber,
+        tokensByFcm.has(subscriber.token) ? { ...subscriber, way: 'fcm' as const } : subscriber,
       );
     },
   };

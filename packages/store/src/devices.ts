@@ -1,32 +1,20 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
-import type { Platform, ProviderAddress, Way } from '@carillon/core/channels';
-import { failpoint } from '@carillon/core/failpoint';
-import { newDeviceToken } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Collection, Db, Document } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
-import { buildDeletion } from './device-deletion.ts';
-import { buildNextWay, createDeviceWays, firstWay } from './device-ways.ts';
+import { createRegistration, type DeviceTables } from './device-registration.ts';
+import { createDeviceWays, type Recipient } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
+import { IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
-import { isDuplicateKey } from './mongo-errors.ts';
-import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
-
-/** A device as a recipient. */
-export interface Recipient {
-  token: string;
-  platform: Platform;
-  /** Absent: the way of the platform. */
-  way?: Way;
-}
+import { buildDeviceMark } from './notify-mark.ts';
 
 /** The fields of a device that a connect needs. */
 export type ConnectingDevice = Pick<
   DeviceDocument,
-  'app' | 'platform' | 'way' | 'uninstalled' | 'deletedAt' | 'authDigest'
+  'app' | 'platform' | 'way' | 'uninstalled' | 'deletedAt' | 'replacedBy' | 'authDigest'
 >;
 
 const CONNECT_FIELDS = {
@@ -35,8 +23,14 @@ const CONNECT_FIELDS = {
   way: 1,
   uninstalled: 1,
   deletedAt: 1,
+  replacedBy: 1,
   authDigest: 1,
 } as const;
+
+/** Checks that a device may connect and call the API: it is there, and neither deleted nor a former one. */
+export function hasCredentials(device: ConnectingDevice | undefined): device is ConnectingDevice {
+  return device !== undefined && device.deletedAt === undefined && device.replacedBy === undefined;
+}
 
 type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'way' | 'deletedAt'>;
 
@@ -47,17 +41,6 @@ const QUERIES_IN_FLIGHT = 4;
 
 /** Beginning of the endpoints of Apple's push service. */
 const APPLE_ENDPOINTS = 'https://web.push.apple.com/';
-/** Maximum writes of a device with its provider address while others get the same one; all of twenty succeed. */
-const MAX_ADDRESS_ATTEMPTS = 60;
-/** Maximum delay before the device that has the address is looked up. */
-const ADDRESS_RETRY_DELAY_MS = 10;
-
-/** Thrown when other devices kept getting the same provider address at the same moment. */
-export class AddressConflictError extends Error {}
-
-/** Thrown when a device was deleted in the moment in which it got an address. */
-export class DeletedDeviceError extends Error {}
-
 /** A moment at which a device was seen. */
 export interface Activity {
   token: string;
@@ -197,10 +180,10 @@ function createDeviceReads(devices: Devices) {
   return {
     /** Finds a device of any app with all its fields: the caller compares the app. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
-    /** Finds the devices of these apps that have a provider address: at most one in each. */
+    /** Finds the devices of these apps that a provider address belongs to: at most one in each. */
     findByAddress: (apps: readonly string[], address: string, limit: number) =>
       devices
-        .find({ app: { $in: [...apps] }, 'provider.address': address })
+        .find({ app: { $in: [...apps] }, 'provider.address': address, ...IS_HOLDER })
         .limit(limit)
         .toArray(),
     /** Returns the first of these apps, at most `limit`, that have a browser whose push service is Apple's. */
@@ -274,133 +257,14 @@ function createDeviceReads(devices: Devices) {
         .toArray();
       return found.map(({ _id }) => _id);
     },
-    /** Lists an app's devices after the token `after`, in order of token. */
+    /** Lists an app's devices after the token `after`, in order of token, without former ones. */
     list: (app: string, after: string, limit: number) =>
       devices
-        .find({ app, _id: { $gt: after }, deletedAt: { $exists: false } })
+        .find({ app, _id: { $gt: after }, deletedAt: { $exists: false }, ...IS_NOT_FORMER })
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
   };
-}
-
-function createRegistration(tables: DeviceTables, clock: Clock) {
-  const { devices, knownWebhooks } = tables;
-  return {
-    /**
-     * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
-     * now.
-     *
-     * @throws {AddressConflictError}
-     */
-    async register(
-      app: string,
-      platform: Platform,
-      address?: ProviderAddress,
-    ): Promise<{ token: string; replaced: string[] }> {
-      const _id = newDeviceToken();
-      const now = new Date(clock.now());
-      const reported = knownWebhooks.listSubscribed(app, 'device.registered');
-      const device = {
-        ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
-        ...(address && { provider: { ...address, since: now } }),
-        ...firstWay(address),
-        ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
-      };
-      const claim = { app, token: _id, address: address?.address };
-      const replaced = await writeWithAddress(tables, claim, () => devices.insertOne(device));
-      return { token: _id, replaced };
-    },
-
-    /**
-     * Sets a device's provider address; undefined removes it. Returns the tokens of the devices it replaces.
-     *
-     * @throws {AddressConflictError} {DeletedDeviceError}
-     */
-    setAddress(
-      app: string,
-      token: string,
-      address: ProviderAddress | undefined,
-    ): Promise<string[]> {
-      const filter = { _id: token, app, deletedAt: { $exists: false } };
-      return writeWithAddress(tables, { app, token, address: address?.address }, async () => {
-        const update = buildAddressUpdate(address, new Date(clock.now()));
-        const { matchedCount } = await devices.updateOne(filter, update);
-        if (matchedCount === 0) throw new DeletedDeviceError();
-      });
-    },
-  };
-}
-
-function buildAddressUpdate(address: ProviderAddress | undefined, since: Date): Document[] {
-  const way = buildNextWay(address);
-  if (address === undefined) return [{ $set: { provider: '$$REMOVE', way } }];
-  const provider = { $literal: { ...address, since } };
-  return [{ $set: { provider, way, uninstalled: '$$REMOVE' } }];
-}
-
-/** A device that gets a provider address. */
-interface AddressClaim {
-  app: string;
-  token: string;
-  address: string | undefined;
-}
-
-type Holder = Pick<DeviceDocument, '_id'> & Required<Pick<DeviceDocument, 'provider'>>;
-
-/**
- * Writes a device with its provider address, which a unique index gives to one device of an app. While another device has it,
- * deletes that one and writes again: an installation that registers again is a new device. If the caller dies in between, no
- * device has the address until the installation repeats its request.
- *
- * @returns the deleted devices. If the caller dies before it clears their subscriptions and inbox, the scheduler finds them by
- *   `leaving` (store/deleted-devices).
- * @throws {AddressConflictError}
- */
-async function writeWithAddress(
-  { devices, knownWebhooks }: DeviceTables,
-  { app, token, address }: AddressClaim,
-  write: () => Promise<unknown>,
-): Promise<string[]> {
-  const replaced: string[] = [];
-  const others = { _id: { $ne: token }, app, 'provider.address': address };
-  let holder: Holder | null = null;
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      await write();
-      return replaced;
-    } catch (error) {
-      if (address === undefined || !isDuplicateKey(error)) throw error;
-      if (attempt === MAX_ADDRESS_ATTEMPTS) throw new AddressConflictError();
-    }
-    // The holder was found before this attempt, which the device has reached undeleted: a rival that had taken the address from
-    // the device since then would be another holder. So the device is there to take the address.
-    if (holder !== null && (await deleteHolder({ devices, knownWebhooks }, app, holder))) {
-      replaced.push(holder._id);
-      holder = null;
-      failpoint('address-released', token);
-    } else {
-      await delay(Math.random() * ADDRESS_RETRY_DELAY_MS);
-      holder = await devices.findOne<Holder>(others, { projection: { provider: 1 } });
-    }
-  }
-}
-
-/**
- * Deletes a device if it still has its provider address, since the same time.
- *
- * @returns false if it has not
- */
-async function deleteHolder(
-  { devices, knownWebhooks }: DeviceTables,
-  app: string,
-  { _id, provider }: Holder,
-): Promise<boolean> {
-  const { modifiedCount } = await devices.updateOne(
-    { _id, 'provider.address': provider.address, 'provider.since': provider.since },
-    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), ['provider', 'way']),
-  );
-  return modifiedCount === 1;
 }
 
 /** Writes the reports of providers and gateways about devices. */
@@ -454,9 +318,4 @@ function createFlags({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
       );
     },
   };
-}
-
-interface DeviceTables {
-  devices: Collection<DeviceDocument>;
-  knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>;
 }

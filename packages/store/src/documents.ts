@@ -87,10 +87,10 @@ export interface DeviceDocument {
   /** SHA-256 of the device's auth key, hex; only imported devices have it. */
   authDigest?: string;
   /**
-   * Unique within the app. `since` is when the device registered it: providers also report tokens that were replaced
-   * since.
+   * `since` is when the device registered it: providers also report tokens that were replaced since. Unique within the app,
+   * together with `formerOf`: the token of the device itself, if it is a former one (store/former-devices).
    */
-  provider?: ProviderAddress & { since: Date };
+  provider?: ProviderAddress & { since: Date; formerOf?: string };
   /** Absent: the way of the platform. */
   way?: Way;
   uninstalled?: boolean;
@@ -98,8 +98,15 @@ export interface DeviceDocument {
   registeredAt: Date;
   lastActiveAt: Date;
   deletedAt?: Date;
-  /** The device is deleted, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
+  /** The device is deleted or a former one, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
   leaving?: true;
+  /** In a former device: the device that has registered its address, and when (store/former-devices). */
+  replacedBy?: string;
+  replacedAt?: Date;
+  /** The former device whose address this one has registered. */
+  replaces?: string;
+  /** SHA-256 of the app and the installation's own id, hex. */
+  deviceIdHash?: string;
   /** The call that alone may change the device's subscriptions (store/topic-change-locks). */
   topicsLock?: { owner: string; until: Date };
   /** Events that are not reported to webhooks yet. */
@@ -226,6 +233,14 @@ export interface Batch {
   gotAt?: Record<string, Record<string, Date>>;
   /** Recipients whose device was deleted while it had an inbox row, in the form of `got`. */
   gone?: Record<string, number>;
+  /** Recipients for which the provider of the fallback has accepted the push, in the form of `got`. */
+  sent?: Record<string, number>;
+  /** Those of `sent` whose row the answer has ended: nothing is expected of them any more. */
+  done?: Record<string, number>;
+  /** Outcomes of recipients that were offered to the fallback, which has not reached them: position → code. */
+  refused?: Record<string, number>;
+  /** In a fallback: recipients that have no inbox row because the inbox was full, in the form of `got`. */
+  full?: Record<string, number>;
   counts?: OutcomeCounts;
   /** Outcome of all recipients without one of their own, if the end of the push closed the batch. */
   ended?: number;

@@ -1,27 +1,14 @@
 import { describeOutcome, type Failure, failureBit, isFailure } from '@carillon/core/outcomes';
 import type { Collection, Document, Filter } from 'mongodb';
 import type { Batch } from './documents.ts';
-import { outcomeCodes } from './recipient-status.ts';
+import { type OutcomeFields, outcomeCodes } from './recipient-status.ts';
 
 /** Fields of the mark; the indexes of failures hold all of them. */
 export const MARK = { 'work.failedAt': 1, 'work.channel': 1, 'work.failures': 1 } as const;
 
 /** The fields of a batch with failed recipients. */
-export type BatchWithFailures = Pick<
-  Batch,
-  | 'n'
-  | 'outcomes'
-  | 'final'
-  | 'lateReceipts'
-  | 'got'
-  | 'gone'
-  | 'ended'
-  | 'channel'
-  | 'failedAt'
-  | 'failures'
-  | 'words'
-  | 'redriven'
->;
+export type BatchWithFailures = OutcomeFields &
+  Pick<Batch, 'channel' | 'failedAt' | 'failures' | 'words' | 'redriven'>;
 /** A batch with a failed recipient, as the indexes of failures hold it. */
 export type Mark = {
   _id: string;

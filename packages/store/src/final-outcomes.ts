@@ -1,8 +1,15 @@
-import { hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
+import { ERASED_TOKEN, hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
 import { failpoint } from '@carillon/core/failpoint';
-import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
-import { addOutcomes, countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
+import { batchId, isBatchId, newClaimId } from '@carillon/core/ids';
+import {
+  addOutcomes,
+  countOutcomes,
+  failureMask,
+  isOpenOutcome,
+  OUTCOMES,
+  type OutcomeCounts,
+} from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { toBytes } from './bytes.ts';
@@ -31,6 +38,7 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
  * | a worker settles the batch                   | batchTable.settle     | `outcomes`                   |
  * | a receipt comes after the settlement         | receipts.record       | a bit of `got`, its time     |
  * | the device is deleted while it has a row     | receipts.recordGone   | a bit of `gone`              |
+ * | the provider of the fallback has answered    | receipts.recordFallback | a bit of `sent`, or `refused` |
  * | the push expires or is deleted               | closeBatches          | `ended`, for all others      |
  * | the push ends: all of these become final     | fixOutcomes           | `outcomes`, marked `final`   |
  *
@@ -39,7 +47,7 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
  *
  * The process whose write stores an end first counts it for the metrics, by the statement's result. A worker counts the
  * outcomes that it saves or settles, except `inbox` and those that were saved before. A process that removes rows after
- * a receipt or a deletion counts the removed rows. A process that fixes outcomes counts the recipients that were `inbox`
+ * a receipt, a deletion or an answer counts the removed rows. A process that fixes outcomes counts the recipients that were `inbox`
  * or without an outcome, if its write came first. So a recipient is counted once in a run without faults. A process that
  * dies between a write and its count leaves recipients out, and so does a receipt over MQTT that comes when neither a
  * worker waits for it nor a row is there.
@@ -48,10 +56,10 @@ import { findRowPositions, markSuperseded, type PositionBits } from './supersede
 /** Maximum batches whose outcomes are written at once: they share journal syncs. */
 const BATCHES_AT_ONCE = 20;
 
+/** Outcomes of a closed batch that something outside `outcomes` decides. */
+const UNDECIDED: readonly number[] = [OUTCOMES.inbox, OUTCOMES.offered];
 /** Ends that are counted when the inbox row is removed. */
 const ROW_REMOVALS: readonly number[] = [OUTCOMES.delivered, OUTCOMES.gone];
-/** Outcomes that end no recipient. */
-const OPEN_OUTCOMES: readonly number[] = [OUTCOMES.pending, OUTCOMES.inbox];
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 const NOT_FINAL = { 'work.state': 'closed', 'work.final': { $exists: false } } as const;
@@ -133,8 +141,8 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
 
   async function writeBits(rows: readonly EndedInboxRow[], field: BitField): Promise<void> {
     const rowsByBatch = Map.groupBy(rows, ({ work }) => work);
-    const bitsFor = (id: string) => buildBitUpdate(rowsByBatch.get(id) ?? [], field);
     const positionsIn = (id: string) => (rowsByBatch.get(id) ?? []).map(({ position }) => position);
+    const bitsFor = (id: string) => buildBits(positionsIn(id), field);
     const isReported = (id: string) => rowsByBatch.get(id)?.[0]?.notify === true;
     // Most batches have one recipient, so many of them get the same bits: one statement for all of these.
     const idsByBits = Map.groupBy(rowsByBatch.keys(), (id) =>
@@ -172,15 +180,99 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
 
     /** Ends recipients as gone, durably: their device was deleted. */
     recordGone: (rows: readonly EndedInboxRow[]): Promise<void> => recordEnds(rows, 'gone'),
+
+    /**
+     * Records what the provider of a fallback has answered, durably, in the batch that the fallback is for.
+     *
+     * @param id of that batch or its push
+     */
+    recordFallback: (id: string, answers: FallbackAnswers): Promise<void> =>
+      recordFallback(db, clock.now(), id, answers),
+  };
+}
+
+/** A push or a batch, as far as answers of a fallback need it. */
+interface BatchHolder {
+  _id: string;
+  work?: { tokens: string };
+  notify?: NotifyEntry[];
+}
+
+/** Answers of the provider of a fallback, and the inbox rows that they end. */
+export interface FallbackAnswers {
+  push: string;
+  /** Tokens of the recipients for which it has accepted the push. */
+  sent: readonly string[];
+  /** Those of `sent` whose rows end, and the ids of the rows. */
+  done: readonly string[];
+  rowIds: readonly string[];
+  /** Outcomes of others that have no row, because their inbox was full. */
+  refused: readonly { token: string; code: number }[];
+}
+
+async function recordFallback(
+  db: Db,
+  nowMs: number,
+  id: string,
+  answers: FallbackAnswers,
+): Promise<void> {
+  const holders: Collection<BatchHolder> = db.collection(isBatchId(id) ? 'batches' : 'pushes');
+  const holder = await holders.findOne(
+    { _id: id, 'work.final': { $exists: false } },
+    { projection: { 'work.tokens': 1, 'notify.w': 1 } },
+  );
+  if (holder?.work === undefined) return;
+  const update = buildFallbackUpdate(splitTokens(holder.work.tokens), answers, nowMs);
+  const mark = holder.notify && buildNotifyOperators(new Date(nowMs));
+  const fields = { ...update.$set, ...mark?.$set };
+  await holders.updateOne(
+    { _id: id },
+    {
+      ...update,
+      ...(Object.keys(fields).length > 0 && { $set: fields }),
+      ...(mark && { $inc: mark.$inc }),
+    },
+  );
+  failpoint('fallback-recorded');
+  const { push, rowIds } = answers;
+  if (rowIds.length === 0) return;
+  const inbox = db.collection<InboxDocument>('inbox');
+  const { deletedCount } = await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
+  countRecipients('mqtt', { sent: deletedCount });
+}
+
+function buildFallbackUpdate(
+  tokens: readonly string[],
+  { sent, done, refused }: FallbackAnswers,
+  nowMs: number,
+) {
+  const positions = new Map(tokens.map((token, position) => [token, position]));
+  // All erased recipients have one token.
+  positions.delete(ERASED_TOKEN);
+  const positionsOf = (some: readonly string[]) =>
+    some.flatMap((token) => positions.get(token) ?? []);
+  const codes = refused.flatMap(({ token, code }) => {
+    const position = positions.get(token);
+    return position === undefined ? [] : [[`work.refused.${position}`, code] as const];
+  });
+  const failures = failureMask(Uint8Array.from(codes, ([, code]) => code));
+  return {
+    $bit: {
+      ...buildBits(positionsOf(sent), 'sent'),
+      ...buildBits(positionsOf(done), 'done'),
+      ...(failures > 0 && { 'work.failures': { or: failures } }),
+    },
+    ...(codes.length > 0 && { $set: Object.fromEntries(codes) }),
+    ...(failures > 0 && { $min: { 'work.failedAt': new Date(nowMs) } }),
   };
 }
 
 /** Builds the bits to set in a batch for some of its recipients. */
-function buildBitUpdate(
-  rows: readonly EndedInboxRow[],
-  field: BitField,
+function buildBits(
+  positions: readonly number[],
+  field: BitField | 'sent' | 'done',
 ): Record<string, { or: number }> {
-  const words = toBitWords(rows.map(({ position }) => position));
+  const words = toBitWords(positions);
   return Object.fromEntries([...words].map(([word, or]) => [`work.${field}.${word}`, { or }]));
 }
 
@@ -238,8 +330,7 @@ export async function fixOutcomes(
 ): Promise<FixedOutcomes> {
   // Rows before batches: a receipt is in the batch before its row goes.
   const rows = await findRowPositions(tables, push);
-  const hasFallback = rows.size > 0 && (await findFallback(tables, push)) !== null;
-  const endContext = { rows, hasFallback, code: OUTCOMES[reason] };
+  const endContext = { rows, code: OUTCOMES[reason] };
   const storedPush = await tables.pushes.findOne(
     { _id: push },
     { projection: { work: 1, 'notify.w': 1 } },
@@ -320,8 +411,7 @@ export async function sumOutcomes(
 
 interface EndContext {
   rows: PositionBits;
-  hasFallback: boolean;
-  /** The outcome of a recipient that still has a row. */
+  /** The outcome of a recipient that still has a row, or was offered to a fallback that did not end in time. */
   code: number;
 }
 
@@ -337,7 +427,7 @@ async function writeFinalOutcomes(
     await Promise.all(pendingWrites.map((write) => writeAndCount(tables, write)));
   }
   for await (const { id, work, isReported } of iterateBatches(tables, push)) {
-    const outcomes = await computeFinalOutcomes(tables, id, work, endContext);
+    const outcomes = computeFinalOutcomes(id, work, endContext);
     if (outcomes !== undefined) writes.push({ id, work, outcomes, isReported });
     if (writes.length === BATCHES_AT_ONCE) await flush();
   }
@@ -370,59 +460,37 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
 }
 
 /** Returns the final outcomes of recipients that were not counted when they were stored, or with the removal of their row. */
-function selectEndedByPush({ channel, outcomes: stored }: Batch, outcomes: Uint8Array): Uint8Array {
+function selectEndedByPush(
+  { channel, outcomes: stored, done = {} }: Batch,
+  outcomes: Uint8Array,
+): Uint8Array {
   const codes = toBytes(stored);
-  const isOpen = (at: number) => OPEN_OUTCOMES.includes(codes[at] ?? OUTCOMES.pending);
+  const isOpen = (at: number) => isOpenOutcome(codes[at] ?? OUTCOMES.pending);
   const hasRow = (code: number) => channel === 'mqtt' && ROW_REMOVALS.includes(code);
-  return outcomes.filter((code, at) => isOpen(at) && !hasRow(code));
+  return outcomes.filter((code, at) => isOpen(at) && !hasRow(code) && !hasBit(done, at));
 }
 
 /** Returns the outcomes of a closed batch without any that is open; undefined if nothing can change the stored ones. */
-async function computeFinalOutcomes(
-  tables: Tables,
+function computeFinalOutcomes(
   id: string,
   work: Batch,
-  { rows, hasFallback, code }: EndContext,
-): Promise<Uint8Array | undefined> {
+  { rows, code }: EndContext,
+): Uint8Array | undefined {
   const outcomes = outcomeCodes(work);
   if (work.state !== 'closed' || !mayChange(work, outcomes)) return undefined;
   const rowPositions = rows.get(id) ?? {};
-  const sentPositions =
-    hasFallback && rows.has(id) ? await findSentByFallback(tables, id, work) : new Set<number>();
   markSuperseded(outcomes, (position) => !hasBit(rowPositions, position));
-  for (const [position, outcome] of outcomes.entries()) {
-    if (outcome !== OUTCOMES.inbox) continue;
-    outcomes[position] = sentPositions.has(position) ? OUTCOMES.sent : code;
-  }
-  return outcomes;
+  return outcomes.map((outcome) => (UNDECIDED.includes(outcome) ? code : outcome));
 }
 
 /**
  * Checks whether anything outside `outcomes` still decides how a recipient ended. A batch with a deleted device counts: the
  * device's receipt may come after its deletion.
  */
-function mayChange({ final, ended, lateReceipts, gone }: Batch, outcomes: Uint8Array): boolean {
+function mayChange(batch: Batch, outcomes: Uint8Array): boolean {
+  const { final, ended, lateReceipts, gone, sent, refused } = batch;
   if (final === true) return false;
-  if (ended !== undefined || lateReceipts === true || gone !== undefined) return true;
-  return outcomes.includes(OUTCOMES.inbox);
-}
-
-function findFallback({ batches }: Tables, push: string) {
-  return batches.findOne({ push, 'work.fallback': true }, { projection: { _id: 1 } });
-}
-
-/** Finds the recipients for which the provider of the fallback accepted the push: sent is stronger than expired. */
-async function findSentByFallback(
-  { batches }: Tables,
-  id: string,
-  batch: Batch,
-): Promise<Set<number>> {
-  const fallback = await batches.findOne({ _id: fallbackBatchId(id) });
-  if (fallback === null) return new Set();
-  const outcomes = toBytes(fallback.work.outcomes);
-  const sentTokens = new Set(
-    splitTokens(fallback.work.tokens).filter((_, position) => outcomes[position] === OUTCOMES.sent),
-  );
-  const tokens = splitTokens(batch.tokens);
-  return new Set([...tokens.keys()].filter((position) => sentTokens.has(tokens[position] ?? '')));
+  if (lateReceipts === true) return true;
+  if ([ended, gone, sent, refused].some((field) => field !== undefined)) return true;
+  return outcomes.some((outcome) => UNDECIDED.includes(outcome));
 }

@@ -5,6 +5,7 @@ import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import { firstWay } from './device-ways.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
+import { IS_HOLDER } from './former-devices.ts';
 import { newDeviceEntries } from './notify-mark.ts';
 import { CLEAR_MARK, insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
 import { createTopicCounters } from './topic-counters.ts';
@@ -66,7 +67,7 @@ export function createImports(db: Db, clock: Clock) {
     const lists = await Promise.all(
       [
         { _id: { $in: wanted.map(({ _id }) => _id) } },
-        { app, 'provider.address': { $in: addresses } },
+        { app, 'provider.address': { $in: addresses }, ...IS_HOLDER },
       ].map((filter) =>
         devices
           .find<StoredDevice>(filter, { projection: STORED_FIELDS, batchSize: wanted.length + 1 })

@@ -10,6 +10,8 @@ export interface KeyOwner {
   account: AccountDocument;
   /** Contact of the app's key pair for Web Push; empty if the pair has none, undefined without a pair. */
   webPushContact?: string | undefined;
+  /** The app has a credential for FCM. */
+  hasFcm: boolean;
 }
 
 /** A use of an API key: its id, milliseconds since 1970. */
@@ -26,10 +28,10 @@ interface FoundKey {
   digest: string;
   apps: AppDocument[];
   accounts: AccountDocument[];
-  webPush: Pick<CredentialDocument, 'about'>[];
+  credentials: Pick<CredentialDocument, 'channel' | 'about'>[];
 }
 
-/** Stages that add the app of a key, its account, and what may be shown of its key pair for Web Push. */
+/** Stages that add the app of a key, its account, and what a push needs to know of its credentials. */
 const OWNER_LOOKUPS = [
   { $lookup: { from: 'apps', localField: 'app', foreignField: '_id', as: 'apps' } },
   {
@@ -45,8 +47,11 @@ const OWNER_LOOKUPS = [
       from: 'credentials',
       localField: 'app',
       foreignField: 'app',
-      pipeline: [{ $match: { channel: 'web-push' } }, { $project: { 'about.contact': 1 } }],
-      as: 'webPush',
+      pipeline: [
+        { $match: { channel: { $in: ['web-push', 'fcm'] } } },
+        { $project: { channel: 1, 'about.contact': 1 } },
+      ],
+      as: 'credentials',
     },
   },
 ];
@@ -75,13 +80,14 @@ export function createKeys(db: Db, clock: Clock) {
       )
       .toArray();
     const owners = new Map<string, KeyOwner>();
-    for (const { _id: keyId, digest, apps, accounts, webPush } of found) {
+    for (const { _id: keyId, digest, apps, accounts, credentials } of found) {
       const [app] = apps;
       const [account] = accounts;
-      const [pair] = webPush;
+      const pair = credentials.find(({ channel }) => channel === 'web-push');
       const webPushContact = pair && (pair.about.contact ?? '');
+      const hasFcm = credentials.some(({ channel }) => channel === 'fcm');
       if (app !== undefined && account !== undefined)
-        owners.set(digest, { keyId, app, account, webPushContact });
+        owners.set(digest, { keyId, app, account, webPushContact, hasFcm });
     }
     return owners;
   }

@@ -116,14 +116,20 @@ const INDEXES: Record<string, IndexDescription[]> = {
   ],
   devices: [
     { key: { app: 1, _id: 1 } },
-    // A provider address of an app belongs to one device (store/devices).
+    // A provider address of an app belongs to one device, and is kept by its former devices (store/former-devices).
     {
-      key: { app: 1, 'provider.address': 1 },
+      key: { app: 1, 'provider.address': 1, 'provider.formerOf': 1 },
       unique: true,
       partialFilterExpression: { 'provider.address': { $exists: true } },
     },
+    {
+      key: { app: 1, deviceIdHash: 1 },
+      partialFilterExpression: { deviceIdHash: { $exists: true } },
+    },
+    { key: { replacedBy: 1 }, partialFilterExpression: { replacedBy: { $exists: true } } },
+    { key: { replacedAt: 1 }, partialFilterExpression: { replacedAt: { $exists: true } } },
     // Read for the ways of subscribers: it has no entry of an app whose devices all have the way of their platform.
-    { key: { app: 1, way: 1 }, partialFilterExpression: { way: 'fcm' } },
+    { key: { app: 1, way: 1, platform: 1 }, partialFilterExpression: { way: 'fcm' } },
     // Recent deletions: a batch may have written rows for one of these devices.
     { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
     { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },

@@ -18,6 +18,12 @@ export function isDuplicateKey(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === DUPLICATE_KEY;
 }
 
+/** Returns whether an index could not be dropped because there is none, or no collection. */
+export function isIndexMissing(error: unknown): boolean {
+  if (!(error instanceof MongoServerError)) return false;
+  return error.codeName === 'IndexNotFound' || error.codeName === 'NamespaceNotFound';
+}
+
 /**
  * Error codes of a server that can't work at the moment, for any client. All other codes concern the one operation: its
  * document, key or value.

@@ -17,7 +17,7 @@ import {
 import { NOTIFY_MARK } from './notify-mark.ts';
 
 /** Retention of the outcomes of recipients after a push has ended for its sender. */
-const STATUS_RETENTION_MS = 2 * 86_400_000;
+export const STATUS_RETENTION_MS = 2 * 86_400_000;
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 

@@ -1,5 +1,10 @@
 import { hasBit, splitTokens } from '@carillon/core/batch';
-import { describeOutcome, OUTCOMES, type OutcomeName } from '@carillon/core/outcomes';
+import {
+  describeOutcome,
+  isOpenOutcome,
+  OUTCOMES,
+  type OutcomeName,
+} from '@carillon/core/outcomes';
 import { toBytes } from './bytes.ts';
 import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
 import { latencyMsAt } from './receipt-times.ts';
@@ -7,7 +12,7 @@ import { latencyMsAt } from './receipt-times.ts';
 /** The fields of a batch with the outcomes of its recipients. */
 export type OutcomeFields = Pick<
   Batch,
-  'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'ended'
+  'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'sent' | 'refused' | 'ended'
 >;
 
 /** The {@link OutcomeFields} of a document that holds a batch, as a projection. */
@@ -18,6 +23,8 @@ export const OUTCOME_PROJECTION = {
   'work.lateReceipts': 1,
   'work.got': 1,
   'work.gone': 1,
+  'work.sent': 1,
+  'work.refused': 1,
   'work.ended': 1,
 } as const;
 
@@ -32,19 +39,22 @@ const UNDELIVERED: readonly OutcomeName[] = ['pending', 'expired', 'deleted'];
 function outcomeCodeAt(batch: OutcomeFields, position: number): number {
   const code = toBytes(batch.outcomes)[position] || OUTCOMES.pending;
   if (batch.final === true) return code;
-  const isOpen = code === OUTCOMES.pending || code === OUTCOMES.inbox;
+  const isOpen = isOpenOutcome(code);
   const acceptsReceipt = isOpen || batch.lateReceipts === true;
   if (acceptsReceipt && hasBit(batch.got ?? {}, position)) return OUTCOMES.delivered;
   if (!isOpen) return code;
   if (hasBit(batch.gone ?? {}, position)) return OUTCOMES.gone;
+  if (hasBit(batch.sent ?? {}, position)) return OUTCOMES.sent;
+  const refused = batch.refused?.[position];
+  if (code === OUTCOMES.offered && refused !== undefined) return refused;
   // Closed by the end of the push: a recipient without an outcome ends as the push did.
   return code || (batch.ended ?? OUTCOMES.pending);
 }
 
 /** Returns the outcomes of all recipients of a batch, one byte each. */
 export function outcomeCodes(batch: OutcomeFields): Uint8Array {
-  const { n, outcomes, got, gone, ended } = batch;
-  if (got === undefined && gone === undefined && ended === undefined) {
+  const { n, outcomes, got, gone, sent, refused, ended } = batch;
+  if ([got, gone, sent, refused, ended].every((field) => field === undefined)) {
     // Nothing outside the bytes decides, which is so for most batches.
     const codes = new Uint8Array(n);
     codes.set(toBytes(outcomes).subarray(0, n));

@@ -4,7 +4,7 @@ import type { Collection, Db } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { SchemaDocument } from './documents.ts';
 import { ensureIndexes, missingIndexes } from './migrate.ts';
-import { isDuplicateKey } from './mongo-errors.ts';
+import { isDuplicateKey, isIndexMissing } from './mongo-errors.ts';
 
 /** A change of the stored data that a release brings. */
 export interface SchemaStep {
@@ -30,13 +30,18 @@ export interface SchemaStep {
  */
 export const SCHEMA_STEPS: readonly SchemaStep[] = [
   { version: 1, description: 'the collections and indexes of the first schema' },
+  {
+    version: 2,
+    description: 'former devices keep their provider address',
+    run: dropAddressIndex,
+  },
 ];
 
 /**
  * Version that the services of this release need. They also run beside a newer one. It is lower than the last step when
  * that step only contracts.
  */
-export const REQUIRED_SCHEMA_VERSION = 1;
+export const REQUIRED_SCHEMA_VERSION = 2;
 
 /** Result of a migration. */
 export interface MigrationResult {
@@ -196,6 +201,18 @@ async function tryAcquire(
     { returnDocument: 'after' },
   );
   return acquired?.version;
+}
+
+/**
+ * Drops the unique index that gave an address to one device of an app. The replaced release needs no more than the index that
+ * takes its place: both refuse a second device with the address.
+ */
+async function dropAddressIndex(db: Db): Promise<void> {
+  try {
+    await db.collection('devices').dropIndex('app_1_provider.address_1');
+  } catch (error) {
+    if (!isIndexMissing(error)) throw error;
+  }
 }
 
 function schemaOf(db: Db): Collection<SchemaDocument> {

@@ -16,6 +16,7 @@ import { createErasure } from './erasure.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
+import { createFormerDevices } from './former-devices.ts';
 import { createImports } from './imports.ts';
 import { createInbox } from './inbox.ts';
 import { createInboxQuota } from './inbox-quota.ts';
@@ -140,13 +141,17 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
   const { clock, suspensions, knownWebhooks } = parts;
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
+  const batches = createBatches(db);
+  const formerDevices = createFormerDevices(db, { subscriptions, batches, clock });
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
     devices: createDevices(db, clock, knownWebhooks),
-    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, knownWebhooks }),
+    deletedDevices: createDeletedDevices(db, {
+      ...{ subscriptions, receipts, knownWebhooks, formerDevices },
+    }),
     subscriptions,
     imports: createImports(db, clock),
     erasure: createErasure(db),
@@ -154,7 +159,7 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     topicChangeLocks: createTopicChangeLocks(db),
     pageCursors: createPageCursors(db),
     pushes: createPushes(db, clock, suspensions, tracer),
-    batches: createBatches(db),
+    batches,
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),
     failedRecipients: createFailedRecipients(db),

@@ -1,13 +1,9 @@
-import { fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { FINAL_OUTCOMES, processCounts } from '@carillon/core/process-counts';
 import { describe, expect, test } from '@jest/globals';
-import { Binary } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
-import { createEmbeddedBatch } from '../src/create-batches.ts';
 import { type Crossing, useCrossings } from './crossings.ts';
 import {
-  APP,
   acknowledge,
   complete,
   countOutcomes,
@@ -78,6 +74,16 @@ async function crossBoth(
   return [...seen].sort();
 }
 
+/** FCM has accepted a push for devices of its first batch, and their rows end. */
+async function answerFallback(
+  by: TestStore,
+  { id, batchIds: [batch = ''] }: TestPush,
+  sent: readonly string[],
+): Promise<void> {
+  const rowIds = sent.map((token) => `${token}:${id}`);
+  await by.receipts.recordFallback(batch, { push: id, sent, done: sent, rowIds, refused: [] });
+}
+
 /** Returns the outcomes that are counted during a call. */
 async function countDuring(call: () => Promise<unknown>): Promise<Record<string, number>> {
   const before = { ...processCounts.recipients.get('mqtt') };
@@ -132,6 +138,27 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expect(ends).toEqual(['delivered', 'expired']);
   });
 
+  test.each([
+    ['is settled', insert, deliverToInboxes, ['sent']],
+    ['expires', insertExpired, complete, ['expired', 'sent']],
+    ['is acknowledged', insertInInboxes, acknowledgeAll, ['delivered']],
+  ] as const)('a recipient that FCM accepts while its push %s is one of %j', async (...row) => {
+    const [, given, call, expected] = row;
+    const sendAll: Call = (by, push) => answerFallback(by, push, push.tokens.slice(0, 1));
+    const ends = await crossBoth(
+      () => given(shape),
+      [call, sendAll],
+      async (push) => {
+        await store.inbox.remove(
+          push.id,
+          push.tokens.map((token) => `${token}:${push.id}`),
+        );
+        return (await endedOutcomes(push)).slice(0, 1);
+      },
+    );
+    expect(ends).toEqual(expected);
+  });
+
   async function insertOlderAndNewer(): Promise<[TestPush, TestPush]> {
     const tokens = newTokens(2);
     const key = { shape, collapse: `c-${tokens[0]}` };
@@ -167,15 +194,10 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
   /** An expired push: one device has acknowledged, and FCM has accepted it for another. */
   async function insertWithFallback(): Promise<TestPush> {
     const push = await insertPush(database, newTokens(4), { shape });
-    const [first = '', second = '', third = ''] = push.tokens;
+    const [, second = '', third = ''] = push.tokens;
     await deliverToInboxes(store, push);
     await acknowledge(database, push, third);
-    const work = createEmbeddedBatch('fcm', [first, second], 'closed', new Date()).work;
-    const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
-    await database.batches.insertOne({
-      ...{ _id: fallbackBatchId(push.batchIds[0] ?? ''), push: push.id, app: APP },
-      ...{ from: first, to: second, work: { ...work, fallback: true, outcomes } },
-    });
+    await answerFallback(store, push, [second]);
     await expire(database, push);
     return push;
   }

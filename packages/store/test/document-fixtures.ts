@@ -1,4 +1,4 @@
-import { batchId, fallbackBatchId } from '@carillon/core/ids';
+import { batchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
 import type { TestStore } from '../../../test/support/open-store.ts';
@@ -56,13 +56,6 @@ export function batch(fields: Partial<BatchDocument> = {}): BatchDocument {
   return { _id: BATCH, push: PUSH, app: APP, from, to, work: embeddedBatch(), ...fields };
 }
 
-/** Builds the fallback batch over FCM for devices that have not acknowledged. */
-export function fallback(): BatchDocument {
-  const outcomes = new Binary(Uint8Array.of(OUTCOMES.sent, OUTCOMES.gone, OUTCOMES.gone));
-  const sentBatch = embeddedBatch({ state: 'closed', channel: 'fcm', fallback: true, outcomes });
-  return batch({ _id: fallbackBatchId(BATCH), work: sentBatch });
-}
-
 /** Builds an inbox row for each device; `holderId` is the id of the batch or push that holds the recipients. */
 export function rows(holderId: string, collapse?: string) {
   return TOKENS.map((token, position) => ({
@@ -86,13 +79,14 @@ export async function insertDocuments(
 
 /** Creates the unique indexes of keys and addresses, without which a second one is not refused. */
 export async function createUniqueIndexes(db: Db): Promise<void> {
-  for (const [collection, field] of [
+  for (const [collection, field, ...others] of [
     ['pushes', 'idempotency.key'],
-    ['devices', 'provider.address'],
+    ['devices', 'provider.address', 'provider.formerOf'],
   ] as const) {
     const partialFilterExpression = { [field]: { $exists: true } };
     const options = { unique: true, partialFilterExpression };
-    await db.collection(collection).createIndex({ app: 1, [field]: 1 }, options);
+    const fields = ['app', field, ...others].map((name) => [name, 1] as const);
+    await db.collection(collection).createIndex(Object.fromEntries(fields), options);
   }
 }
 

@@ -146,6 +146,25 @@ test('a migration that has lost its lease records nothing', async () => {
   expect(await readSchema()).toMatchObject([{ version: 0, lease: { owner: 'another' } }]);
 });
 
+test('the second step drops the index that gives an address to one device, and leaves the one that former devices need', async () => {
+  const options = {
+    unique: true,
+    partialFilterExpression: { 'provider.address': { $exists: true } },
+  };
+  const devices = db.collection<{ _id: string; app: string; provider: object }>('devices');
+  await devices.createIndex({ app: 1, 'provider.address': 1 }, options);
+  const addDevice = (_id: string, fields: object = {}) =>
+    devices.insertOne({ _id, app: 'one', provider: { address: 'fcm1', ...fields } });
+  await addDevice('holder');
+  await expect(addDevice('former', { formerOf: 'former' })).rejects.toThrow('duplicate key');
+  await migrate(db);
+  await addDevice('former', { formerOf: 'former' });
+  await expect(addDevice('rival')).rejects.toThrow('duplicate key');
+  // It is repeated by a migration that was killed before it recorded the step.
+  await db.collection('schema').updateOne({}, { $set: { version: 1 } });
+  expect(await migrate(db)).toEqual({ version: SCHEMA_STEPS.length, steps: [2], indexes: [] });
+});
+
 test('a schema newer than the program is left unchanged, and its services run', async () => {
   await migrate(db, recordingSteps(9));
   await db.collection('keys').dropIndexes();

@@ -1,3 +1,4 @@
+import { failureCode } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
 import type { PushDocument } from '../src/documents.ts';
 import {
@@ -11,7 +12,6 @@ import {
   CLAIM_FIELDS,
   createUniqueIndexes,
   embeddedBatch,
-  fallback,
   inboxRows,
   insertDocuments,
   NEWER_PUSH,
@@ -195,10 +195,10 @@ export const PUSH_WRITE_CASES: Cases = {
       { pushes: push({ ...expired, work: batchInInbox() }), inbox: inboxRows(PUSH) },
       (store) => store.pushCompletion.completeIfDone(PUSH, 1_000),
     ),
-    'expired in batches, one of them never claimed, one with a fallback': on(
+    'expired in batches, one of them never claimed': on(
       {
         pushes: push(expired),
-        batches: [batch({ work: batchInInbox() }), fallback(), batch({ _id: `${PUSH}-000001` })],
+        batches: [batch({ work: batchInInbox() }), batch({ _id: `${PUSH}-000001` })],
         inbox: inboxRows(BATCH),
       },
       (store) => store.pushCompletion.completeIfDone(PUSH, 1_000),
@@ -241,6 +241,22 @@ export const PUSH_WRITE_CASES: Cases = {
     'of a batch': on(
       { batches: batch({ work: batchInInbox() }), inbox: inboxRows(BATCH) },
       (store) => store.receipts.record(receipts(BATCH)),
+    ),
+  },
+  'receipts.recordFallback': {
+    'of a push, whose row ends': on(
+      { pushes: push({ work: batchInInbox() }), inbox: inboxRows(PUSH) },
+      (store) =>
+        store.receipts.recordFallback(PUSH, {
+          ...{ push: PUSH, sent: ['device1'], done: ['device1'], refused: [] },
+          rowIds: [`device1:${PUSH}`],
+        }),
+    ),
+    'of a batch': on({ batches: batch({ work: batchInInbox() }) }, (store) =>
+      store.receipts.recordFallback(BATCH, {
+        ...{ push: PUSH, sent: ['device1'], done: [], rowIds: [] },
+        refused: [{ token: 'device2', code: failureCode('inbox-full') }],
+      }),
     ),
   },
   'receipts.recordGone': on(

@@ -27,6 +27,12 @@ function device(fields: object = {}) {
   return { _id: 'device1', app: APP, platform: 'android', ...times, ...fields };
 }
 
+/** A former device that is not cleared yet. */
+function formerDevice() {
+  const provider = { ...ADDRESS, since: NOW, formerOf: 'device1' };
+  return device({ provider, replacedBy: 'device2', replacedAt: NOW, leaving: true });
+}
+
 function subscription(topic: string, fields: object = {}) {
   const _id = `${APP}:${topic}:device1`;
   return { _id, token: 'device1', platform: 'android', since: anHourAgo(), ...fields };
@@ -103,10 +109,20 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     { credentials: { ...credential, refused: { detail: 'no' } } },
     (store) => store.credentials.clearRefusal(credential._id, 'r1'),
   ),
-  'devices.register': on(
-    { devices: device({ provider: { ...ADDRESS, since: NOW } }) },
-    (store) => store.devices.register(APP, 'android', ADDRESS),
-    createUniqueIndexes,
+  'devices.register': {
+    'where another device can be reached as a former one': on(
+      { devices: device({ provider: { ...ADDRESS, since: NOW } }) },
+      (store) => store.devices.register(APP, 'android', ADDRESS, { usesFcm: true }),
+      createUniqueIndexes,
+    ),
+    'where another device is deleted': on(
+      { devices: device({ provider: { ...ADDRESS, since: NOW } }) },
+      (store) => store.devices.register(APP, 'android', ADDRESS),
+      createUniqueIndexes,
+    ),
+  },
+  'devices.renew': on({ devices: device() }, (store) =>
+    store.devices.renew(APP, 'device1', ADDRESS, { deviceIdHash: 'hash' }),
   ),
   'devices.setAddress': after(
     async (db) => {
@@ -130,14 +146,40 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'deletedDevices.markDeleted': on({ devices: device({ provider: ADDRESS }) }, (store) =>
     store.deletedDevices.markDeleted(APP, 'device1'),
   ),
-  'deletedDevices.clearLeftovers': on(
-    {
-      devices: device({ deletedAt: NOW, leaving: true }),
-      pushes: push({ work: batchInInbox() }),
-      inbox: inboxRows(PUSH),
-      subscriptions: subscription('news'),
-    },
-    (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
+  'deletedDevices.clearLeftovers': {
+    'of a deleted device': on(
+      {
+        devices: device({ deletedAt: NOW, leaving: true }),
+        pushes: push({ work: batchInInbox() }),
+        inbox: inboxRows(PUSH),
+        subscriptions: subscription('news'),
+      },
+      (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
+    ),
+    'of a former device': on(
+      {
+        devices: [formerDevice(), device({ _id: 'device2' })],
+        pushes: push({ work: batchInInbox() }),
+        inbox: inboxRows(PUSH),
+        subscriptions: subscription('news'),
+      },
+      (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
+    ),
+    'of a former device without a successor': on(
+      { devices: formerDevice() },
+      (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
+      createUniqueIndexes,
+    ),
+    'of a former device whose address another one has registered': on(
+      {
+        devices: [formerDevice(), device({ _id: 'device3', provider: { ...ADDRESS, since: NOW } })],
+      },
+      (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
+      createUniqueIndexes,
+    ),
+  },
+  'deletedDevices.deleteOldFormers': on({ devices: formerDevice() }, (store) =>
+    store.deletedDevices.deleteOldFormers(Date.now() + 2 * 365 * 86_400_000, 10),
   ),
   'subscriptions.subscribe': {
     'to new topics': (store) =>

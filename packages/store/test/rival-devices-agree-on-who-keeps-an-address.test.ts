@@ -1,7 +1,10 @@
+import { LIMITS } from '@carillon/core/limits';
 import { expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
-import { createDevices, DeletedDeviceError } from '../src/devices.ts';
+import { DeletedDeviceError } from '../src/device-registration.ts';
+import { createDevices, hasCredentials } from '../src/devices.ts';
 import type { DeviceDocument } from '../src/documents.ts';
+import { buildReplacement } from '../src/former-devices.ts';
 import { useCrossings } from './crossings.ts';
 import { APP } from './document-fixtures.ts';
 import { useStatements } from './statements.ts';
@@ -16,10 +19,14 @@ const listed = useStatements(under);
 
 const devices = () => under.db.collection<DeviceDocument>('devices');
 const addressOf = (address: string) => ({ channel: 'fcm', address }) as const;
-const findHolders = async (address: string, app = APP) =>
-  (await devices().find({ app, 'provider.address': address }).toArray()).map(({ _id }) => _id);
-const register = (address?: string, app = APP, by: TestStore = store) =>
-  by.devices.register(app, 'android', address === undefined ? undefined : addressOf(address));
+const findHolders = async (address: string, app = APP) => {
+  const held = { app, 'provider.address': address, 'provider.formerOf': { $exists: false } };
+  return (await devices().find(held).toArray()).map(({ _id }) => _id);
+};
+const register = (address?: string, app = APP, by: TestStore = store, usesFcm = false) =>
+  by.devices.register(app, 'android', address === undefined ? undefined : addressOf(address), {
+    usesFcm,
+  });
 
 let sequence = 0;
 function newAddress(): string {
@@ -33,7 +40,18 @@ function newAddress(): string {
  */
 type Asking = 'first' | 'second' | 'holder' | 'new' | 'holder for another';
 
-test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one']>([
+/** What a device becomes whose address another one has registered, in an app that uses FCM and in one that does not. */
+const ENDS = {
+  former: {
+    deletedAt: { $exists: false },
+    $expr: { $eq: ['$provider.formerOf', '$_id'] },
+    replacedBy: { $exists: true },
+  },
+  deleted: { deletedAt: { $exists: true }, replacedBy: { $exists: false } },
+};
+type End = keyof typeof ENDS;
+
+const RIVALS: [held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one'][] = [
   ['first', ['first'], 'one'],
   ['first', ['second'], 'one'],
   ['first', ['second', 'first'], 'one'],
@@ -45,9 +63,18 @@ test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one'
   ['holder', ['new', 'new'], 'one'],
   ['new', ['new'], 'one'],
   ['new', ['first', 'second'], 'one'],
-])(
-  'an address that %s and meanwhile %j get is kept by %s, and none that lives is reported as deleted',
-  async (asking, others, keeper) => {
+];
+const CASES = RIVALS.flatMap((rivals) =>
+  (['former', 'deleted'] as const).map((end): [...(typeof RIVALS)[number], End] => [
+    ...rivals,
+    end,
+  ]),
+);
+
+test.each(CASES)(
+  'an address that %s and meanwhile %j get is kept by %s, and the others, and none that lives, are %s',
+  async (asking, others, keeper, end) => {
+    const usesFcm = end === 'former';
     await cross({
       async given() {
         const address = newAddress();
@@ -63,13 +90,14 @@ test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one'
         const ask = async (by: TestStore, name: Asking) => {
           try {
             if (name === 'new') {
-              const registered = await register(address, APP, by);
+              const registered = await register(address, APP, by, usesFcm);
               last = registered.token;
               replaced.push(...registered.replaced);
             } else {
               const token = tokens[name] ?? tokens.holder ?? '';
               const asked = name === 'holder for another' ? `${address}, other` : address;
-              replaced.push(...(await by.devices.setAddress(APP, token, addressOf(asked))));
+              const wanted = addressOf(asked);
+              replaced.push(...(await by.devices.setAddress(APP, token, wanted, { usesFcm })));
             }
           } catch (error) {
             expect(error).toBeInstanceOf(DeletedDeviceError);
@@ -85,25 +113,28 @@ test.each<[held: Asking, meanwhile: Asking[], keeper: 'one' | 'the last new one'
         expect(await findHolders(address)).toEqual([
           keeper === 'one' ? expect.any(String) : last(),
         ]);
-        const deleted = { _id: { $in: replaced }, deletedAt: { $exists: true } };
-        expect(await devices().countDocuments(deleted)).toBe(replaced.length);
+        const ended = { _id: { $in: replaced }, ...ENDS[end] };
+        expect(await devices().countDocuments(ended)).toBe(replaced.length);
       },
     });
   },
 );
 
-test('twenty devices that register with one address at once are all registered, and one keeps it', async () => {
-  const stores = await Promise.all([under.connect(), under.connect()]);
-  const address = newAddress();
-  const requests = Array.from({ length: 20 }, (_, n) =>
-    register(address, APP, stores[n % stores.length]),
-  );
-  const registered = await Promise.all(requests);
-  const replaced = registered.flatMap((one) => one.replaced);
-  const holders = await findHolders(address);
-  expect(holders).toHaveLength(1);
-  expect([...replaced, ...holders].sort()).toEqual(registered.map(({ token }) => token).sort());
-});
+test.each([true, false])(
+  'twenty devices that register with one address at once, with FCM %j, are all registered, and one keeps it',
+  async (usesFcm) => {
+    const stores = await Promise.all([under.connect(), under.connect()]);
+    const address = newAddress();
+    const requests = Array.from({ length: 20 }, (_, n) =>
+      register(address, APP, stores[n % stores.length], usesFcm),
+    );
+    const registered = await Promise.all(requests);
+    const replaced = registered.flatMap((one) => one.replaced);
+    const holders = await findHolders(address);
+    expect(holders).toHaveLength(1);
+    expect([...replaced, ...holders].sort()).toEqual(registered.map(({ token }) => token).sort());
+  },
+);
 
 test('a holder that gets another address meanwhile is deleted only if it still has the contested one', async () => {
   let deletions = 0;
@@ -203,6 +234,119 @@ test('a device that lives is not cleared', async () => {
   const { token } = await register();
   const topics = ['news'];
   await store.subscriptions.subscribe(APP, { token, platform: 'android' }, topics);
-  expect(await store.deletedDevices.clearLeftovers(APP, token)).toEqual([]);
+  const nothing = { pushes: [], fallbacks: [] };
+  expect(await store.deletedDevices.clearLeftovers(APP, token)).toEqual(nothing);
   expect(await store.subscriptions.listTopics(token)).toEqual(topics);
+});
+
+/** A device with a topic whose address another one, which is not written, has taken: the process that did so has died. */
+async function replaceWithoutSuccessor(address: string): Promise<string> {
+  const { token } = await register(address);
+  await store.subscriptions.subscribe(APP, { token, platform: 'android' }, ['news']);
+  await devices().updateOne({ _id: token }, buildReplacement('never-written'));
+  return token;
+}
+
+const topicsOf = (...tokens: string[]) =>
+  Promise.all(tokens.map((token) => store.subscriptions.listTopics(token)));
+
+test('a former device whose successor was never written is itself again', async () => {
+  const address = newAddress();
+  const token = await replaceWithoutSuccessor(address);
+  expect(hasCredentials(await store.devices.findForConnect(token))).toBe(false);
+  await store.deletedDevices.clearLeftovers(APP, token);
+  expect(hasCredentials(await store.devices.findForConnect(token))).toBe(true);
+  expect(await findHolders(address)).toEqual([token]);
+  expect(await topicsOf(token)).toEqual([['news']]);
+});
+
+test('unless another device has registered the address since: that one gets the topics', async () => {
+  const address = newAddress();
+  const token = await replaceWithoutSuccessor(address);
+  const { token: next, replaced } = await register(address, APP, store, true);
+  expect(replaced).toEqual([]);
+  await store.deletedDevices.clearLeftovers(APP, token);
+  expect(await store.devices.find(token)).toMatchObject({ replacedBy: next });
+  expect(await topicsOf(token, next)).toEqual([[], ['news']]);
+});
+
+test('a former device is not cleared into one that was replaced before: its topics follow', async () => {
+  const address = newAddress();
+  const { token: first } = await register(address);
+  await store.subscriptions.subscribe(APP, { token: first, platform: 'android' }, ['news']);
+  const { token: second } = await register(address, APP, store, true);
+  const { token: third } = await register(address, APP, store, true);
+  // The second is cleared before the first.
+  for (const token of [second, first]) await store.deletedDevices.clearLeftovers(APP, token);
+  const isUncleared = (token: string) => devices().countDocuments({ _id: token, leaving: true });
+  // As the scheduler does with all that are not cleared.
+  expect(await Promise.all([first, second].map(isUncleared))).toEqual([0, 1]);
+  await store.deletedDevices.clearLeftovers(APP, second);
+  expect(await topicsOf(first, second, third)).toEqual([[], [], ['news']]);
+  expect(await isUncleared(second)).toBe(0);
+});
+
+test('a device that takes over a former one keeps to the limit of topics', async () => {
+  const address = newAddress();
+  const { token } = await register(address);
+  const { token: other } = await register();
+  const topics = Array.from({ length: LIMITS.topicsPerDevice }, (_, n) => `topic${n}`);
+  await store.subscriptions.subscribe(APP, { token, platform: 'android' }, topics);
+  await store.subscriptions.subscribe(APP, { token: other, platform: 'android' }, ['own']);
+  await store.devices.setAddress(APP, other, addressOf(address), { usesFcm: true });
+  await store.deletedDevices.clearLeftovers(APP, token);
+  const [left, taken = []] = await topicsOf(token, other);
+  expect([left, taken.length]).toEqual([[], LIMITS.topicsPerDevice]);
+});
+
+test('with a device its former devices are deleted, which have its address', async () => {
+  const address = newAddress();
+  const { token: first } = await register(address);
+  const { token: second } = await register(address, APP, store, true);
+  const { token: third } = await register(address, APP, store, true);
+  await store.deletedDevices.clearLeftovers(APP, first);
+  await store.deletedDevices.clearLeftovers(APP, second);
+  await store.deletedDevices.markDeleted(APP, third);
+  for (const token of [third, second, first]) await store.deletedDevices.clearLeftovers(APP, token);
+  const found = await devices()
+    .find({ _id: { $in: [first, second, third] } })
+    .toArray();
+  for (const device of found) {
+    expect(device.deletedAt).toBeDefined();
+    expect(JSON.stringify(device)).not.toContain(address);
+    expect(device).not.toHaveProperty('replacedBy');
+    expect(device).not.toHaveProperty('replaces');
+  }
+});
+
+test('a former device is deleted when no push can be stored that was sent to it before', async () => {
+  const address = newAddress();
+  const { token: first } = await register(address);
+  const { token: second } = await register(address, APP, store, true);
+  const now = store.clock.now();
+  const isDeleted = async () => (await store.devices.find(first))?.deletedAt !== undefined;
+  await store.deletedDevices.deleteOldFormers(now + LIMITS.timeToLiveMax * 1_000, 1_000);
+  expect(await isDeleted()).toBe(false);
+  const later = now + (LIMITS.timeToLiveMax + 3 * 86_400) * 1_000;
+  expect(await store.deletedDevices.deleteOldFormers(later, 1_000)).toBeGreaterThan(0);
+  expect(await isDeleted()).toBe(true);
+  expect(await findHolders(address)).toEqual([second]);
+});
+
+test('the own id of an installation finds its newest device, and none that is former, deleted, or of another platform', async () => {
+  const deviceIdHash = newAddress();
+  const options = { usesFcm: true, deviceIdHash };
+  const find = () => store.devices.findByDeviceId(APP, 'android', deviceIdHash);
+  expect(await find()).toBeUndefined();
+  await store.devices.register(APP, 'ios', undefined, options);
+  expect(await find()).toBeUndefined();
+  const address = addressOf(newAddress());
+  const { token } = await store.devices.register(APP, 'android', address, options);
+  expect(await find()).toBe(token);
+  await store.devices.register(APP, 'android', address, { usesFcm: true });
+  expect(await find()).toBeUndefined();
+  const { token: next } = await store.devices.register(APP, 'android', undefined, options);
+  expect(await find()).toBe(next);
+  await store.deletedDevices.markDeleted(APP, next);
+  expect(await find()).toBeUndefined();
 });

@@ -1,4 +1,4 @@
-import { splitTokens, toReportedState } from '@carillon/core/batch';
+import { hasBit, splitTokens, toReportedState } from '@carillon/core/batch';
 import { pushIdOfBatch } from '@carillon/core/ids';
 import { channelOfOutcome, describeOutcome, OUTCOMES } from '@carillon/core/outcomes';
 import { recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
@@ -74,7 +74,7 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
       ...(reason !== undefined && { reason }),
       ...(detail !== undefined && code !== OUTCOMES.delivered && { detail }),
       ...(milliseconds > 0 && { milliseconds }),
-      final: isFinal(work, code),
+      final: isFinal(work, position, code),
     };
     return [
       {
@@ -87,9 +87,17 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
   });
 }
 
-/** Checks whether an outcome is the last one. Only pushes that also go to a connected iOS device get late receipts. */
-function isFinal({ final, channel, state, lateReceipts }: Batch, code: number): boolean {
-  if (final === true || code === OUTCOMES.delivered || channel !== 'apns') return true;
+/**
+ * Checks whether an outcome is the last one. A device may still acknowledge what FCM has accepted as the fallback; of the
+ * others only pushes that also go to a connected iOS device get late receipts.
+ */
+function isFinal(
+  { final, channel, state, lateReceipts, done = {} }: Batch,
+  position: number,
+  code: number,
+): boolean {
+  if (final === true || code === OUTCOMES.delivered || hasBit(done, position)) return true;
+  if (channel !== 'apns') return channelOfOutcome(channel, code) === channel;
   return state === 'closed' && lateReceipts !== true;
 }
 
@@ -115,7 +123,7 @@ function buildEndEvent(report: ClaimedReport, progress: ReportProgress): Pending
 
 function buildDeviceEvents(report: ClaimedReport, progress: ReportProgress): PendingEvent[] {
   if (report.kind !== 'devices') return [];
-  const { platform, registeredAt } = report.document;
+  const { platform, registeredAt, replaces } = report.document;
   const { events = [], times = [] } = report.entry;
   // A device may be uninstalled more than once.
   const timeOf = (event: DeviceEvent) =>
@@ -124,7 +132,10 @@ function buildDeviceEvents(report: ClaimedReport, progress: ReportProgress): Pen
     body: {
       id: `${report.id}.${timeOf(event)}.${event}`,
       type: `device.${event}` as const,
-      data: { token: report.id, platform, registeredAt: registeredAt.toISOString() },
+      data: {
+        ...{ token: report.id, platform, registeredAt: registeredAt.toISOString() },
+        ...(event === 'registered' && replaces !== undefined && { replaces }),
+      },
     },
     apply() {
       progress.events = [...(progress.events ?? []), event];

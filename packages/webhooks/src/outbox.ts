@@ -52,6 +52,7 @@ const FIELDS = {
     platform: 1,
     registeredAt: 1,
     deletedAt: 1,
+    replaces: 1,
     notify: 1,
   },
 } as const;
@@ -67,7 +68,10 @@ export type ClaimedReport = { id: string; claim: string; entry: NotifyEntry } & 
   | { kind: 'batches'; document: Pick<BatchDocument, '_id' | 'app' | 'push' | 'work'> }
   | {
       kind: 'devices';
-      document: Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'registeredAt' | 'deletedAt'>;
+      document: Pick<
+        DeviceDocument,
+        '_id' | 'app' | 'platform' | 'registeredAt' | 'deletedAt' | 'replaces'
+      >;
     }
 );
 

@@ -18,6 +18,7 @@ import {
   startStore,
   type TestPush,
 } from '../../store/test/store-under-test.ts';
+import { buildEvents } from '../src/events.ts';
 import {
   type ClaimedReport,
   isEndUnreported,
@@ -351,11 +352,32 @@ describe('events of a device', () => {
     expect(await drain(webhook)).toEqual(
       [`${token} uninstalled`, `${earlier.token} deleted`].sort(),
     );
-    // The same installation registers again: the other device is deleted.
+    // The same installation registers again, in an app that does not use FCM: the other device is deleted.
     const { token: newer, replaced } = await devices.register(app, 'android', address);
     expect(replaced).toEqual([token]);
     expect(await drain(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
     expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
+  });
+
+  test('name the former device, which is reported as deleted only when it is', async () => {
+    const { devices, deletedDevices } = database.store;
+    const webhook = await addKnown();
+    const register = () =>
+      devices.register(app, 'android', { channel: 'fcm', address: 'fcm3' }, { usesFcm: true });
+    const { token: former } = await register();
+    await drain(webhook);
+    const { token, replaced } = await register();
+    expect(replaced).toEqual([former]);
+    const reports = await claimDue(webhook);
+    const events = reports.flatMap((one) => buildEvents(one, new Set(WEBHOOK_EVENTS)).events);
+    expect(events.map(({ body: { type, data } }) => ({ type, ...data }))).toMatchObject([
+      { type: 'device.registered', token, replaces: former },
+    ]);
+    await record(reports);
+    await deletedDevices.markDeleted(app, token);
+    expect(await drain(webhook)).toEqual([`${token} deleted`]);
+    await deletedDevices.clearLeftovers(app, token);
+    expect(await drain(webhook)).toEqual([`${former} deleted`]);
   });
 
   test('are removed with their webhook, and those of other webhooks stay', async () => {

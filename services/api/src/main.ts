@@ -11,7 +11,7 @@ import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner, type ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { createBodyReader } from '@carillon/runtime/read-body';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
-import { createClearDeletedDevices } from '@carillon/store/delete-device';
+import { createClearDevices } from '@carillon/store/delete-device';
 import {
   connectStore,
   DEVICE_CONNECTIONS,
@@ -143,8 +143,8 @@ function createFeatures(
     disconnect: createDisconnect(presenceServer, presenceReader),
   };
   const createClearing = (of: Store) =>
-    createClearDeletedDevices(of, producers.checkCompletion, (err) =>
-      log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
+    createClearDevices(of, producers, (err) =>
+      log.warn({ err }, 'clearing a deleted or replaced device failed; the scheduler retries it'),
     );
   // Express matches them one after the other.
   return [
@@ -166,7 +166,7 @@ function createFeatures(
     deviceRoutes(routing, store, presence, createClearing(store), retentionMs),
     registrationRoutes(routing, deviceStore, {
       tenantStore: store,
-      clearDeletedDevices: createClearing(deviceStore),
+      clearDevices: createClearing(deviceStore),
       authKeys: env.DEVICE_AUTH_KEYS,
       rateLimits,
       outageWatch,

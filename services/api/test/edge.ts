@@ -14,6 +14,7 @@ export const callerOf = (account: string) => ({
   app: { _id: 'a', account, name: 'n', createdAt: new Date() },
   account: { _id: account, name: 'n', plan: 'pro' as const, createdAt: new Date() },
   apiKey: 'k',
+  hasFcm: false,
 });
 
 /** Starts the HTTP edge of an API with routes of a test; every key is valid, unless `authenticate` is given. */

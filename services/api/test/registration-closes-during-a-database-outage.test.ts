@@ -1,6 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
 import { TimeoutError } from '@carillon/core/with-timeout';
-import { AddressConflictError } from '@carillon/store/devices';
+import { AddressConflictError } from '@carillon/store/device-registration';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   MongoNetworkError,

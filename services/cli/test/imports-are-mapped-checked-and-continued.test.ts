@@ -10,8 +10,11 @@ import { runCarillon } from './run-carillon.ts';
 
 const APP = 'a'.repeat(24);
 const OTHER_APP = 'b'.repeat(24);
+const APP_WITH_FCM = 'c'.repeat(24);
 const APNS = 'ab'.repeat(32);
 const NOW = new Date();
+/** Address of an iOS device through FCM. */
+const BY_FCM = { channel: 'fcm', isApple: true };
 
 type StoredDevice = Record<'_id' | 'app' | 'platform', string> & {
   provider?: object;
@@ -25,7 +28,8 @@ let database: TestDatabase;
 beforeAll(async () => {
   database = await startTestDatabase();
   const apps = [APP, OTHER_APP].map((_id) => ({ _id, account: 'x', name: 'x', createdAt: NOW }));
-  await database.db.collection<{ _id: string }>('apps').insertMany(apps);
+  const withFcm = { _id: APP_WITH_FCM, account: 'x', name: 'x', createdAt: NOW, fcm: 0 };
+  await database.db.collection<{ _id: string }>('apps').insertMany([...apps, withFcm]);
 });
 afterAll(() => database?.stop());
 beforeEach(async () => {
@@ -95,6 +99,7 @@ describe('a file', () => {
       {
         ...{ _id: id(2), ...common, platform: 'android', way: 'fcm' },
         provider: { channel: 'fcm', address: 'fcm:APA91-x', since },
+        way: 'fcm',
       },
     ]);
     // Each continues in the next line; the number is that of its first line.
@@ -117,8 +122,15 @@ describe('a file', () => {
     };
     const flat = { token: 'b', platform: 'electron', date: 1_700_000_000, topics: 'news' };
     const gone = { token: 'd', device: { platform: 'android' }, presence: { uninstalled: true } };
-    const path = await writeFileOf('pushy.ndjson', ndjson(device, flat, { token: 'c' }, gone));
-    expect(await importFile(path, 'pushy')).toMatchObject({ imported: 3, refused: 1 });
+    const ios = { token: 'e', platform: 'ios', fcm_token: 'f:e' };
+    const both = { token: 'f', platform: 'ios', fcm_token: 'f:f', apns_token: APNS };
+    const lines = [device, flat, { token: 'c' }, gone, ios, both];
+    const path = await writeFileOf('pushy.ndjson', ndjson(...lines));
+    const result = await importFile(path, 'pushy', '--bundle', 'org.example');
+    expect(result).toMatchObject({ imported: 5, refused: 1 });
+    const providerOf = async (_id: string) => (await devices().findOne({ _id }))?.provider;
+    expect(await providerOf('e')).toMatchObject({ ...BY_FCM, address: 'f:e' });
+    expect(await providerOf('f')).toMatchObject({ channel: 'apns', address: APNS });
     expect(await devices().findOne({ _id: 'd' })).toMatchObject({ uninstalled: true });
     const authDigest = createHash('sha256').update('secret').digest('hex');
     expect(await devices().findOne({ _id: device.token })).toEqual({
@@ -148,6 +160,44 @@ describe('a file', () => {
     const found = await devices().find().toArray();
     expect(found.map(({ _id }) => /^[0-9a-f]{22}$/.test(_id))).toEqual([true, true]);
     expect(await importFile(path, source, ...args)).toMatchObject({ imported: 0, existing: 3 });
+  });
+
+  test.each(['csv', 'ndjson'])('of FCM tokens has a platform for each, as %s', async (format) => {
+    const fields = [
+      { token: 'one', platform: 'ios' },
+      { token: 'two', platform: 'Android' },
+      { token: 'three', platform: '' },
+      { token: 'four', platform: 'web' },
+      { token: 'five', platform: 'amiga' },
+    ];
+    const rows = fields.map(({ token, platform }) => [token, platform]);
+    const text = format === 'csv' ? csv(['token', 'platform'], ...rows) : ndjson(...fields);
+    const path = await writeFileOf(`platforms.${format}`, text);
+    expect(await importFile(path, 'fcm')).toMatchObject({ imported: 3, refused: 2 });
+    const found = await devices().find().sort({ 'provider.address': 1 }).toArray();
+    expect(found.map(({ platform, provider }) => ({ platform, ...provider }))).toMatchObject([
+      { ...BY_FCM, platform: 'ios', address: 'one' },
+      { platform: 'android', channel: 'fcm', address: 'three' },
+      { platform: 'android', channel: 'fcm', address: 'two' },
+    ]);
+    expect(found.map((device) => device.provider && 'isApple' in device.provider)).toEqual([
+      ...[true, false, false],
+    ]);
+    expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
+      'a device of the platform web is not reached over FCM',
+      'unknown platform "amiga"',
+    ]);
+  });
+
+  test.each([
+    ['Android tokens', APP, 'token,platform\none,ios\ntwo,\n', 1],
+    ['iOS tokens alone', APP, 'token,platform\none,ios\n', 0],
+    ['Android tokens for an app that uses FCM', APP_WITH_FCM, 'two\n', 0],
+  ])('with %s says once how FCM is turned on, if it is off', async (_, app, text, hints) => {
+    const path = await writeFileOf('hint.csv', text);
+    const { code, err } = await database.run(...['import', path, '--app', app, '--source', 'fcm']);
+    expect(code).toBe(0);
+    expect(err.split(`carillon app set ${app} --fcm-fallback 0`)).toHaveLength(1 + hints);
   });
 
   test('refuses each invalid line, with the reason, and imports the others', async () => {

@@ -9,7 +9,7 @@ import { type BoardQueues, openBoardQueues } from '@carillon/queue/board-queues'
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import type { ServiceContext } from '@carillon/runtime/service';
-import { createClearDeletedDevices } from '@carillon/store/delete-device';
+import { createClearDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { Environment } from './environment.ts';
 
@@ -46,7 +46,7 @@ export async function createEngine(
     presenceReader,
     accept: createAccept(store, producers, rateCounter),
     disconnect: createDisconnect(presenceServer, presenceReader),
-    clearDeletedDevices: createClearDeletedDevices(store, producers.checkCompletion, (err) =>
+    clearDevices: createClearDevices(store, producers, (err) =>
       log.warn({ err }, 'clearing a deleted device failed; the scheduler does it'),
     ),
   };

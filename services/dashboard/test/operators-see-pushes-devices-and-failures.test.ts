@@ -9,7 +9,7 @@ import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createWorker, type QueueWorker } from '@carillon/queue/workers';
 import { createBatchDocument } from '@carillon/store/create-batches';
-import { createClearDeletedDevices } from '@carillon/store/delete-device';
+import { createClearDevices } from '@carillon/store/delete-device';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import {
@@ -70,10 +70,10 @@ beforeAll(async () => {
   worker = createWorker({ redis, onError }, 'redrive', jobSchemas.redrive, runRedrive, 1);
   const accountOf = createAccountOf(store);
   const disconnect = createDisconnect(presence, presenceReader);
-  const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, onError);
+  const clearDevices = createClearDevices(store, producers, onError);
   routes = [
     ...pushRoutes(store, producers, { accept, accountOf, retentionMs: RETENTION_MS }),
-    ...deviceRoutes(store, presenceReader, { disconnect, clearDeletedDevices }, accountOf),
+    ...deviceRoutes(store, presenceReader, { disconnect, clearDevices }, accountOf),
     ...failureRoutes(store, producers, accountOf),
   ];
   account = await store.accounts.create('Bakery', 'trial');

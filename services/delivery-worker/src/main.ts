@@ -114,9 +114,10 @@ function openChannels(
   env: Environment,
   resources: ApnsWithMqttResources & MqttResources & { store: Store },
 ): DeliveryResources['channels'] {
-  const { store, onError } = resources;
+  const { store, getAppSettings, onError } = resources;
   const providers = openProviders(env, providerChannelsOf(env.QUEUES), {
     store,
+    getAppSettings,
     log,
     metrics,
     release,

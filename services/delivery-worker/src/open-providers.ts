@@ -3,6 +3,7 @@ import type { SealingKeys } from '@carillon/core/sealing';
 import { parsePushHost } from '@carillon/core/web-push-endpoint';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
+import type { GetAppSettings } from './deliver/app-settings.ts';
 import type { DeliverByChannel } from './deliver/channel.ts';
 import { type AttemptResult, createDeliverByProvider } from './deliver/deliver-by-provider.ts';
 import type { LoadProviderChannel } from './deliver/provider.ts';
@@ -18,6 +19,7 @@ export interface ProviderSettings {
 
 type ProviderContext = Pick<ServiceContext, 'log' | 'metrics' | 'release'> & {
   store: Pick<Store, 'credentials' | 'devices' | 'clock'>;
+  getAppSettings: GetAppSettings;
   onError(error: unknown): void;
 };
 
@@ -31,7 +33,7 @@ export function openProviders(
   names: readonly ProviderChannelName[],
   context: ProviderContext,
 ): Partial<Record<ProviderChannelName, DeliverByChannel>> {
-  const { store, release, onError } = context;
+  const { store, getAppSettings, release, onError } = context;
   const report = createAttemptReporter(context);
   const loaders = createLoaders(env);
   const clientPools: Partial<Record<ProviderChannelName, ProviderClientPool>> = {};
@@ -54,6 +56,7 @@ export function openProviders(
       clientPool,
       window: providerWindowOf(name),
       store,
+      getAppSettings,
       report: reportAttempt,
     };
     return [name, createDeliverByProvider(delivery)] as const;

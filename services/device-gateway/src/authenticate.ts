@@ -1,8 +1,8 @@
 import { type DeviceAuthKeys, isDeviceAuth, matchesAuthDigest } from '@carillon/core/device-auth';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
-import { withTimeout } from '@carillon/core/with-timeout';
+import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import { isChangedByConnect } from '@carillon/store/device-ways';
-import type { ConnectingDevice } from '@carillon/store/devices';
+import { type ConnectingDevice, hasCredentials } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import { type IConnectPacket, parser } from 'mqtt-packet';
 import type { AddressLimits } from './address-limits.ts';
@@ -136,12 +136,12 @@ async function authenticateDevice(
         return rejectCredentials(CONNACK.badCredentials);
       limits.refundLookup(address);
     }
-    if (device === undefined || device.deletedAt !== undefined) {
-      return rejectCredentials(CONNACK.notAuthorized);
-    }
-    // Awaited: a push that is accepted after the CONNACK goes by MQTT.
+    if (!hasCredentials(device)) return rejectCredentials(CONNACK.notAuthorized);
+    // Awaited: a push that is accepted after the CONNACK goes by MQTT. A failed write is repeated with a later ping.
     if (isChangedByConnect(device))
-      await withTimeout(devices.markConnected(token), LOOKUP_TIMEOUT_MS, 'MongoDB');
+      await resultWithin(devices.markConnected(token), LOOKUP_TIMEOUT_MS, undefined).catch(
+        () => undefined,
+      );
     return { isAuthenticated: true, request, device };
   } catch {
     if (isSigned) return { isAuthenticated: true, request, device: undefined };

@@ -1,6 +1,6 @@
 import { startInterval } from '@carillon/core/intervals';
 import type { Producers } from '@carillon/queue/producers';
-import type { ConnectingDevice } from '@carillon/store/devices';
+import { type ConnectingDevice, hasCredentials } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
 
@@ -55,7 +55,7 @@ export function createIosAppRecorder(apps: Pick<Store['apps'], 'markIosOverMqtt'
   const recorded = new LRUCache<string, true>({ max: MAX_REMEMBERED_APPS });
   return {
     record(device: ConnectingDevice | undefined): void {
-      if (device?.platform !== 'ios' || device.deletedAt !== undefined) return;
+      if (!hasCredentials(device) || device.platform !== 'ios') return;
       const { app } = device;
       if (recorded.get(app)) return;
       recorded.set(app, true);

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isChangedByConnect } from '@carillon/store/device-ways';
+import { hasCredentials } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
@@ -72,8 +73,8 @@ export function createInboxReplay(context: {
   async function deviceExists(token: string): Promise<boolean> {
     const device = await devices.findForConnect(token);
     iosApps.record(device);
-    if (device === undefined || device.deletedAt !== undefined) return false;
-    if (isChangedByConnect(device)) await devices.markConnected(token);
+    if (!hasCredentials(device)) return false;
+    if (isChangedByConnect(device)) await devices.markConnected(token).catch(() => undefined);
     const connection = connections.find(token);
     if (connection !== undefined) connections.assignApp(connection, device.app);
     return true;

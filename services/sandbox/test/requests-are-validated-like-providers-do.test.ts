@@ -135,18 +135,39 @@ describe('FCM', () => {
     expect((await getToken(claims)).status).toBe(400);
   });
 
-  test.each<[string, object]>([
-    ['message is too big', { payload: 'x'.repeat(4_097) }],
-    ['payload key: from', { from: 'me' }],
-    ['data.a', { a: 1 }],
-  ])('rejects a message, over HTTP/2 too: %s', async (fault, data) => {
+  /** Creates a request for a device with these fields of its message. */
+  async function createSend(message: object) {
     const { access_token } = JSON.parse((await getToken()).body);
     const { host, port, serviceAccount } = sandbox.credentials.fcm;
     const origin = `https://${host}:${port}`;
     const path = `/v1/projects/${serviceAccount.project_id}/messages:send`;
     const authorization = `Bearer ${access_token}`;
-    const body = JSON.stringify({ message: { token: 'fcm-token:1', data } });
-    const rejected = { status: 400, body: expect.stringContaining(fault) };
+    return { origin, path, authorization, text: JSON.stringify({ message }) };
+  }
+
+  const token = 'fcm-token:1';
+  const LONG = 'x'.repeat(4_097);
+  const ALERT = { aps: { alert: 'Hello' } };
+  test.each<[string, object]>([
+    ['message is too big', { data: { payload: LONG } }],
+    ['message is too big', { data: { payload: LONG.slice(9) }, notification: { title: 'T' } }],
+    ['payload key: from', { data: { from: 'me' } }],
+    ['data.a', { data: { a: 1 } }],
+    ['message.notification.title', { notification: { title: 1 } }],
+    ['"sound" at \'message.notification\'', { notification: { sound: 'ping' } }],
+    ['"notify" at \'message\'', { notify: {} }],
+    ['"colour" at \'message.android\'', { android: { colour: 'red' } }],
+    ['"header" at \'message.apns\'', { apns: { header: {}, payload: ALERT } }],
+    ['apns.headers.apns-priority', { apns: { headers: { 'apns-priority': 5 }, payload: ALERT } }],
+    ['message.apns.payload', { apns: { payload: 'text' } }],
+    ['must contain an [aps] key', { apns: { payload: { alert: 'Hello' } } }],
+    ['Value of [aps]', { apns: { payload: { aps: {} } } }],
+    ['message.apns.payload.aps', { apns: { payload: { aps: 'Hello' } } }],
+    ['payload of APNs is too big', { apns: { payload: { ...ALERT, text: LONG } } }],
+  ])('rejects a message, over HTTP/2 too: %s', async (fault, fields) => {
+    const { origin, path, authorization, text: body } = await createSend({ token, ...fields });
+    const escaped = JSON.stringify(fault).slice(1, -1);
+    const rejected = { status: 400, body: expect.stringContaining(escaped) };
     expect(await post(`${origin}${path}`, { authorization }, body)).toEqual(rejected);
     const client = connect(origin, { ca: sandbox.credentials.ca });
     const stream = client.request({ ':method': 'POST', ':path': path, authorization }).end(body);
@@ -154,6 +175,17 @@ describe('FCM', () => {
     expect({ status, body: await text(stream) }).toEqual(rejected);
     client.close();
     await once(client, 'close');
+  });
+
+  test('accepts a message for iOS, and logs it unchanged with the id of its push', async () => {
+    const headers = { 'apns-priority': '10' };
+    const message = { token, apns: { headers, payload: { ...ALERT, _pushyId: 'p1', n: 0 } } };
+    const { origin, path, authorization, text: body } = await createSend(message);
+    const exact = body.replace('"n":0', '"n":12345678901234567890');
+    expect((await post(`${origin}${path}`, { authorization }, exact)).status).toBe(200);
+    const log = await (await fetch(`${sandbox.control}/received`)).text();
+    expect(log).toContain(`"payload":${exact.slice('{"message":'.length, -1)}`);
+    expect(await sandbox.received()).toMatchObject([{ to: token, push: 'p1', status: 200 }]);
   });
 });
 

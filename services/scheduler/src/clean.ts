@@ -1,4 +1,5 @@
 import type { Producers } from '@carillon/queue/producers';
+import { clearDevice } from '@carillon/store/delete-device';
 import type { OpenPushCursor } from '@carillon/store/retention';
 import type { Store } from '@carillon/store/store';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
@@ -20,21 +21,23 @@ export interface CleanResult {
   purged: number;
   recounted: number;
   emptied: number;
+  formers: number;
   cleared: number;
   orphans: number;
 }
 
 /**
  * Creates the cleaning tick: abandons pushes that were never accepted, removes pushes past their retention, recounts
- * topics whose change was interrupted, clears deleted devices. It adds the job of each running re-drive, which Redis
- * ignores while there is one. It also cycles through all open pushes, so that a completion whose job was lost is found,
- * and through all batches for those whose push is gone.
+ * topics whose change was interrupted, deletes old former devices, clears deleted and former ones. It adds the job of each
+ * running re-drive, which Redis ignores while there is one. It also cycles through all open pushes, so that a completion
+ * whose job was lost is found, and through all batches for those whose push is gone.
  */
 export function createClean(
-  { retention, topics, inboxQuota, deletedDevices, redrives }: Store,
+  store: Store,
   { outbox }: Pick<WebhookStore, 'outbox'>,
   producers: Producers,
 ): () => Promise<CleanResult> {
+  const { retention, topics, inboxQuota, deletedDevices, redrives, clock } = store;
   let lastOpenPush: OpenPushCursor | undefined;
   let lastBatchId = '';
 
@@ -68,9 +71,7 @@ export function createClean(
 
   async function clearDevices(): Promise<number> {
     const devices = await deletedDevices.listUncleared(ITEMS_PER_TICK);
-    for (const { app, token } of devices) {
-      await producers.checkCompletion(await deletedDevices.clearLeftovers(app, token));
-    }
+    for (const { app, token } of devices) await clearDevice(store, producers, app, token);
     return devices.length;
   }
 
@@ -81,6 +82,7 @@ export function createClean(
       abandoned: await retention.abandonStale(),
       purged: await purgeUntilBudgetEnds(),
       emptied: await inboxQuota.clearBelowQuota(ITEMS_PER_TICK),
+      formers: await deletedDevices.deleteOldFormers(clock.now(), ITEMS_PER_TICK),
       cleared: await clearDevices(),
       orphans: await removeNextOrphans(),
       // Last, because it may fail in each tick: the count of a topic with millions of subscribers takes longer than the timeout.

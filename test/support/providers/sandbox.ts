@@ -101,6 +101,9 @@ export function openSandbox(base: string | undefined) {
     /** Requests over a channel, in the order of arrival. */
     receivedOver: (channel: string, to?: string) =>
       listReceived({ channel, ...(to !== undefined && { to }) }),
+    /** Returns the log of a channel as it is sent: JSON.parse would round its numbers. */
+    readLog: async (channel: string) =>
+      (await fetch(`${base}/received?${new URLSearchParams({ channel })}`)).text(),
     counts: () => call<Counts>('GET', '/counts'),
     /** Scripts the responses to the next requests for an address, step by step; later ones are as usual. */
     async script(channel: string, address: string, responses: readonly ScriptedResponse[]) {

@@ -43,6 +43,8 @@ export async function getDeviceInfo(
       date: toUnixSeconds(device.registeredAt),
       platform: device.platform,
       ...shownWay(device, app),
+      ...(device.replacedBy !== undefined && { replaced_by: device.replacedBy }),
+      ...(device.replaces !== undefined && { replaces: device.replaces }),
     },
     subscriptions: topics,
     presence: buildPresence(device, online, store.clock.now()),

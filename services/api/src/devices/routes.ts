@@ -1,7 +1,7 @@
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { Reports } from '@carillon/reports/reports';
-import { type ClearDeletedDevices, deleteDevice } from '@carillon/store/delete-device';
+import { type ClearDevices, deleteDevice } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
@@ -16,7 +16,7 @@ export function deviceRoutes(
   routing: Routing,
   store: Store & Reports,
   presence: { areOnline: AreOnline; disconnect: (token: string) => Promise<void> },
-  clearDeletedDevices: ClearDeletedDevices,
+  clearDevices: ClearDevices,
   retentionMs: number,
 ): RouteRegistrar {
   const { areOnline, disconnect } = presence;
@@ -36,7 +36,7 @@ export function deviceRoutes(
     router.delete(
       '/devices/:token',
       routing.withApiKey({}, ({ params }, { app }) =>
-        handleDeleteDevice(store, { disconnect, clearDeletedDevices }, app._id, params.token ?? ''),
+        handleDeleteDevice(store, { disconnect, clearDevices }, app._id, params.token ?? ''),
       ),
     );
   };

@@ -48,6 +48,13 @@ export const deviceResponse = z
         .enum(CHANNELS)
         .optional()
         .meta({ description: 'Channel by which the device gets its pushes.' }),
+      replaced_by: z.string().optional().meta({
+        description:
+          'Token of the device that has registered the provider address of this one. Pushes to this one still go to the address.',
+      }),
+      replaces: z.string().optional().meta({
+        description: 'Token of the device whose provider address this one has registered.',
+      }),
     }),
     subscriptions: z
       .array(z.string())

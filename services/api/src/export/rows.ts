@@ -44,6 +44,8 @@ export function toDeviceRow(device: DeviceDocument): ExportRow {
       ...(device.uninstalled && { uninstalled: true }),
       ...(device.unsubscribed && { unsubscribed: true }),
       ...address,
+      // The platform says it.
+      isApple: undefined,
       ...(since !== undefined && { address_date: toUnixSeconds(since) }),
       ...(authDigest !== undefined && { auth_sha256: authDigest }),
     },

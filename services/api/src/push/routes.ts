@@ -63,7 +63,7 @@ export function pushRoutes(
   const gather = createGather(GATHER_MS);
   async function accept(
     { body, header, assertAwaited }: RequestContext,
-    { app, webPushContact: ownContact }: Caller,
+    { app, webPushContact: ownContact, hasFcm }: Caller,
     trace: string | undefined,
   ): Promise<AcceptedPush> {
     const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
@@ -74,7 +74,7 @@ export function pushRoutes(
     const request = parsePush(body, app, store.clock.now());
     const lacksWebPushContact =
       ownContact !== undefined && chooseContact(ownContact, webPushContact) === undefined;
-    const usesFcm = usesFcmForAndroid(app);
+    const usesFcm = hasFcm && usesFcmForAndroid(app);
     const origin = { idempotency, trace, usesFcm, lacksWebPushContact, beforeStore: assertAwaited };
     const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
     return isForOneDevice(request) ? gather(acceptNow) : acceptNow();

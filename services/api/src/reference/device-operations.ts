@@ -33,7 +33,7 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     path: '/register',
     summary: 'Register a device',
     description:
-      'Creates a device and returns its credentials. To connect over MQTT, the device uses `token` as client ID and user name, and `auth` as password. A provider address (APNs, FCM, Web Push) belongs to one device of the app: registering the same address again replaces the earlier device.',
+      'Creates a device and returns its credentials. To connect over MQTT, the device uses `token` as client ID and user name, and `auth` as password. A provider address (APNs, FCM, Web Push) belongs to one device of the app. An installation that proves to be an earlier device, by `token` and `auth` or by `deviceId`, stays this device. Without a proof, registering the same address replaces the earlier device: the new one gets its topics, the credentials of the earlier one are rejected, and pushes to it still go to the address. An Android device of an app without FCM is deleted instead.',
     calledBy: 'device',
     request: {
       schema: registerRequest,
@@ -96,9 +96,9 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     tag: 'Registration',
     method: 'post',
     path: '/devices/token',
-    summary: 'Update the push token of an iOS device',
+    summary: 'Update the push token of a phone',
     description:
-      'Updates the APNs device token of an iOS device. If `pushToken` is null or not set, the stored token is removed.',
+      'Updates the APNs device token of an iOS device, or the FCM registration token of an Android or iOS device. Without any of the two, the stored token is removed.',
     calledBy: 'device',
     request: {
       schema: deviceTokenRequest,

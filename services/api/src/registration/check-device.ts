@@ -3,7 +3,7 @@ import { type DeviceAuthKeys, isDeviceAuth, matchesAuthDigest } from '@carillon/
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import { validate } from '@carillon/core/validate';
 import { withTimeout } from '@carillon/core/with-timeout';
-import type { ConnectingDevice } from '@carillon/store/devices';
+import { type ConnectingDevice, hasCredentials } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import { LOOKUP_TIMEOUT_MS, type OutageWatch } from './outage-watch.ts';
 import { deviceAuthRequest } from './schema.ts';
@@ -52,9 +52,7 @@ export async function authenticateDevice(
     outageWatch.noteFailure(error);
     throw error;
   });
-  if (device === undefined || device.deletedAt !== undefined) {
-    throw new ApiError('INVALID_DEVICE_AUTH');
-  }
+  if (!hasCredentials(device)) throw new ApiError('INVALID_DEVICE_AUTH');
   const isAuthenticated =
     isDeviceAuth(authKeys, token, auth) || matchesAuthDigest(device.authDigest, auth);
   if (!isAuthenticated) throw new ApiError('INVALID_DEVICE_AUTH');

@@ -1,27 +1,32 @@
+import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import type { ProviderAddress } from '@carillon/core/channels';
 import { createDeviceAuth, type DeviceAuthKeys } from '@carillon/core/device-auth';
 import { invalidParameter, validate } from '@carillon/core/validate';
 import { type AllowedPushHost, parsePushEndpoint } from '@carillon/core/web-push-endpoint';
-import type { ClearDeletedDevices } from '@carillon/store/delete-device';
+import { usesFcmForAndroid } from '@carillon/store/apps';
+import type { ClearDevices } from '@carillon/store/delete-device';
+import { DeletedDeviceError } from '@carillon/store/device-registration';
 import type { Store } from '@carillon/store/store';
 import type { RateLimits } from '../http/rate-limits.ts';
+import { authenticateDevice, type DeviceAuthContext } from './check-device.ts';
 import { findAppByIdOrName } from './find-app.ts';
 import type { OutageWatch } from './outage-watch.ts';
-import { type RegisterRequest, registerRequest } from './schema.ts';
+import { type PhoneAddress, type RegisterRequest, registerRequest } from './schema.ts';
 
 /** Parts of the process, besides the store, that registering uses. */
-export interface RegisterContext {
-  clearDeletedDevices: ClearDeletedDevices;
+export interface RegisterContext extends DeviceAuthContext {
+  clearDevices: ClearDevices;
   authKeys: DeviceAuthKeys;
   rateLimits: Pick<RateLimits, 'countRegistration'>;
-  outageWatch: Pick<OutageWatch, 'isHealthy'>;
+  outageWatch: Pick<OutageWatch, 'isHealthy'> & DeviceAuthContext['outageWatch'];
   /** Web Push services besides those of the browser vendors. */
   webPushHosts: readonly AllowedPushHost[];
 }
 
 /**
- * Handles `POST /register`. Creates a device of an app and returns its credentials.
+ * Handles `POST /register`. Returns the credentials of the device that the installation proves to be, with the address that
+ * it registers; without a proof creates a device of the app.
  *
  * @param address the client's
  * @throws ApiError INVALID_PARAM, INVALID_APP_ID, REGISTRATION_CLOSED, RATE_LIMIT_EXCEEDED, SERVICE_UNAVAILABLE
@@ -40,20 +45,69 @@ export async function registerDevice(
   // Not a rejection: the app's devices retry and succeed once the suspension is lifted.
   if (store.suspensions.has(app._id)) throw new ApiError('SERVICE_UNAVAILABLE');
   if (app.registrationClosed === true) throw new ApiError('REGISTRATION_CLOSED');
+  // Before the proofs: a guess of a device id costs as much as a registration.
   await context.rateLimits.countRegistration(address, app);
-  const { token, replaced } = await store.devices.register(app._id, request.platform, provider);
-  await context.clearDeletedDevices(app._id, replaced);
+  const { deviceId } = request;
+  const deviceIdHash = deviceId === undefined ? undefined : hashDeviceId(app._id, deviceId);
+  const options = { usesFcm: usesFcmForAndroid(app), deviceIdHash };
+  const known = await findKnownDevice(store, context, app._id, request, deviceIdHash);
+  const renewed =
+    known === undefined ? undefined : await renewDevice(store, app._id, known, provider, options);
+  const { token, replaced } =
+    renewed ?? (await store.devices.register(app._id, request.platform, provider, options));
+  await context.clearDevices(app._id, replaced);
   return { token, auth: createDeviceAuth(context.authKeys, token) };
+}
+
+/** Hashes an installation's own id: different in each app. */
+function hashDeviceId(app: string, deviceId: string): string {
+  return createHash('sha256').update(`${app}:${deviceId}`).digest('hex');
+}
+
+/**
+ * Finds the device that an installation proves to be, by its credentials, or else by its own id; undefined without a valid
+ * proof.
+ *
+ * @throws any error of a lookup that fails: an outage must not replace the device (guarantee G15)
+ */
+async function findKnownDevice(
+  store: Pick<Store, 'devices'>,
+  context: DeviceAuthContext,
+  app: string,
+  { token, auth, platform }: RegisterRequest,
+  deviceIdHash: string | undefined,
+): Promise<string | undefined> {
+  if (token !== undefined && auth !== undefined) {
+    const device = await authenticateDevice(store, context, token, auth).catch(ignoreRejection);
+    if (device?.app === app && device.platform === platform) return token;
+  }
+  if (deviceIdHash === undefined) return undefined;
+  return store.devices.findByDeviceId(app, platform, deviceIdHash);
+}
+
+function ignoreRejection(error: unknown): undefined {
+  if (!(error instanceof ApiError)) throw error;
+}
+
+/** Writes a device's new address; returns undefined if it was deleted or replaced since it was found. */
+async function renewDevice(
+  { devices }: Pick<Store, 'devices'>,
+  ...[app, token, ...rest]: Parameters<Store['devices']['renew']>
+): Promise<{ token: string; replaced: string[] } | undefined> {
+  try {
+    return { token, replaced: await devices.renew(app, token, ...rest) };
+  } catch (error) {
+    if (error instanceof DeletedDeviceError) return undefined;
+    throw error;
+  }
 }
 
 function parseProviderAddress(
   request: RegisterRequest,
   webPushHosts: readonly AllowedPushHost[],
 ): ProviderAddress | undefined {
-  if (request.platform === 'ios') return parseAppleAddress(request);
-  if (request.platform === 'android' && request.fcmToken !== undefined) {
-    return { channel: 'fcm', address: request.fcmToken };
-  }
+  if (request.platform === 'ios' || request.platform === 'android')
+    return parsePhoneAddress(request.platform, request);
   if (request.platform !== 'web') return undefined;
   const { endpoint, key, auth } = request.subscription;
   if (parsePushEndpoint(endpoint, webPushHosts) === undefined) {
@@ -62,15 +116,14 @@ function parseProviderAddress(
   return { channel: 'web-push', address: endpoint, p256dh: key, auth };
 }
 
-/** Returns the address of an iOS device; undefined without a push token. */
-export function parseAppleAddress(request: {
-  pushToken?: string | null | undefined;
-  pushEnvironment?: 'development' | 'production' | undefined;
-  pushBundle?: string | undefined;
-}): ProviderAddress | undefined {
-  const { pushToken, pushEnvironment: environment, pushBundle: bundle } = request;
-  if (typeof pushToken !== 'string' || environment === undefined || bundle === undefined) {
+/** Returns the address of a phone; undefined without a token of its provider. */
+export function parsePhoneAddress(
+  platform: 'android' | 'ios',
+  { pushToken, pushEnvironment: environment, pushBundle: bundle, fcmToken }: PhoneAddress,
+): ProviderAddress | undefined {
+  if (fcmToken !== undefined)
+    return { channel: 'fcm', address: fcmToken, ...(platform === 'ios' && { isApple: true }) };
+  if (typeof pushToken !== 'string' || environment === undefined || bundle === undefined)
     return undefined;
-  }
   return { channel: 'apns', address: pushToken, environment, bundle };
 }

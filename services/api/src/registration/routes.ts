@@ -1,7 +1,8 @@
 import { ApiError } from '@carillon/core/api-error';
 import { validate } from '@carillon/core/validate';
-import type { ClearDeletedDevices } from '@carillon/store/delete-device';
-import { AddressConflictError, DeletedDeviceError } from '@carillon/store/devices';
+import { usesFcmForAndroid } from '@carillon/store/apps';
+import type { ClearDevices } from '@carillon/store/delete-device';
+import { AddressConflictError, DeletedDeviceError } from '@carillon/store/device-registration';
 import type { Store } from '@carillon/store/store';
 import type { RequestHandler } from 'express';
 import type { RateLimits } from '../http/rate-limits.ts';
@@ -12,8 +13,8 @@ import { changeDeviceTopics } from './change-device-topics.ts';
 import { authenticateDevice, checkDevice, type DeviceAuthContext } from './check-device.ts';
 import { findAppByIdOrName } from './find-app.ts';
 import type { OutageWatch } from './outage-watch.ts';
-import { parseAppleAddress, type RegisterContext, registerDevice } from './register-device.ts';
-import { deviceTokenRequest, publicKeyQuery } from './schema.ts';
+import { parsePhoneAddress, type RegisterContext, registerDevice } from './register-device.ts';
+import { deviceTokenRequest, type PhoneAddress, publicKeyQuery } from './schema.ts';
 
 /** Parts of the process, besides the store, that the device endpoints use. */
 interface RegistrationContext extends RegisterContext {
@@ -107,21 +108,28 @@ async function getPublicKey(
 }
 
 /**
- * Handles `POST /devices/token`: stores the new APNs token of an iOS device, or removes it.
+ * Handles `POST /devices/token`: stores the new APNs or FCM token of a phone, or removes it.
  *
  * @throws ApiError INVALID_PARAM, INVALID_DEVICE_AUTH
  */
 async function setAddress(
-  store: Pick<Store, 'devices'>,
-  context: DeviceAuthContext & { clearDeletedDevices: ClearDeletedDevices },
+  store: Pick<Store, 'apps' | 'devices'>,
+  context: DeviceAuthContext & { clearDevices: ClearDevices },
   value: unknown,
 ): Promise<{ success: true }> {
-  const { token, auth, ...address } = validate(deviceTokenRequest, value);
-  const device = await authenticateDevice(store, context, token, auth);
-  if (device.platform !== 'ios') {
-    throw new ApiError('INVALID_PARAM', 'Only iOS devices have a push token.');
-  }
-  const replaced = await store.devices.setAddress(device.app, token, parseAppleAddress(address));
-  await context.clearDeletedDevices(device.app, replaced);
+  const { token, auth, ...fields } = validate(deviceTokenRequest, value);
+  const { app, platform } = await authenticateDevice(store, context, token, auth);
+  if (platform !== 'ios' && platform !== 'android')
+    throw new ApiError('INVALID_PARAM', 'Only Android and iOS devices have a push token.');
+  if (platform === 'android' && hasAppleField(fields))
+    throw new ApiError('INVALID_PARAM', 'An Android device has an "fcmToken" only.');
+  const usesFcm = usesFcmForAndroid(await store.apps.find(app));
+  const address = parsePhoneAddress(platform, fields);
+  const replaced = await store.devices.setAddress(app, token, address, { usesFcm });
+  await context.clearDevices(app, replaced);
   return { success: true };
+}
+
+function hasAppleField({ pushToken, pushEnvironment, pushBundle }: PhoneAddress): boolean {
+  return [pushToken, pushEnvironment, pushBundle].some((field) => typeof field === 'string');
 }

@@ -20,6 +20,11 @@ const apnsToken = z
   .regex(/^(?:[0-9a-fA-F]{2}){32,100}$/, 'must be hexadecimal')
   .transform((hex) => hex.toLowerCase());
 
+const fcmToken = z
+  .string()
+  .regex(/^[\x21-\x7e]+$/, 'must be an FCM registration token')
+  .max(ADDRESS_CHARACTERS);
+
 const appleAddressFields = {
   pushToken: apnsToken.nullish().meta({ description: 'APNs device token in hexadecimal.' }),
   pushEnvironment: z
@@ -33,16 +38,27 @@ const appleAddressFields = {
     .meta({ description: 'Bundle ID of the app. Required if `pushToken` is set.' }),
 };
 
-const hasCompleteAppleAddress = (value: {
+/** Fields of the provider address of a phone. */
+export interface PhoneAddress {
   pushToken?: string | null | undefined;
-  pushEnvironment?: string | undefined;
+  pushEnvironment?: 'development' | 'production' | undefined;
   pushBundle?: string | undefined;
-}) =>
+  fcmToken?: string | undefined;
+}
+
+const hasCompleteAppleAddress = (value: PhoneAddress) =>
   typeof value.pushToken !== 'string' ||
   (value.pushEnvironment !== undefined && value.pushBundle !== undefined);
 const INCOMPLETE_APPLE_ADDRESS = {
   message: 'needs a pushEnvironment and a pushBundle',
   path: ['pushToken'],
+};
+
+const hasOneAddress = ({ pushToken, fcmToken: other }: PhoneAddress) =>
+  typeof pushToken !== 'string' || other === undefined;
+const TWO_ADDRESSES = {
+  message: 'must not be set together with a pushToken',
+  path: ['fcmToken'],
 };
 
 /** A browser's subscription (Push API, PushSubscriptionJSON, with `p256dh` named `key` as in the SDK). */
@@ -68,6 +84,20 @@ const subscription = z
 
 const appName = z.string().min(1).max(255).optional();
 
+/** Fields by which an installation shows that it is a device which is registered already. */
+const proofFields = {
+  token: z.string().optional().meta({
+    description: 'Token of the device that the installation is, with its `auth`.',
+  }),
+  auth: z.string().optional().meta({
+    description: 'Auth key of that device. If the two are not valid, they are ignored.',
+  }),
+  deviceId: z.string().min(16).max(128).optional().meta({
+    description:
+      'Secret of the installation that outlives the app, for instance a random text in the keychain, or `ANDROID_ID`. Whoever knows it is the device: it finds the device again, and gets its credentials. Only a hash is stored.',
+  }),
+};
+
 /**
  * Request body of POST /register by platform (compatibility page, "Devices, HTTP"). Each alternative has an id,
  * because client generators would otherwise generate the same name twice.
@@ -81,6 +111,7 @@ export const registerRequest = z
           platform: z.enum(['electron', 'python']),
           appId,
           sdk,
+          ...proofFields,
         })
         .meta({ id: 'RegisterDesktop' }),
       z
@@ -88,15 +119,11 @@ export const registerRequest = z
           platform: z.literal('android'),
           appId,
           sdk,
-          fcmToken: z
-            .string()
-            .regex(/^[\x21-\x7e]+$/, 'must be an FCM registration token')
-            .max(ADDRESS_CHARACTERS)
-            .optional()
-            .meta({
-              description:
-                'FCM registration token. Used as a fallback if the device is not connected.',
-            }),
+          fcmToken: fcmToken.optional().meta({
+            description:
+              'FCM registration token. A device that has not connected over MQTT since it registered is reached by it alone; for others it is the fallback.',
+          }),
+          ...proofFields,
         })
         .meta({ id: 'RegisterAndroid' }),
       z
@@ -106,8 +133,13 @@ export const registerRequest = z
           app: appName.meta({ description: 'Bundle ID of the app, instead of `appId`.' }),
           sdk,
           ...appleAddressFields,
+          fcmToken: fcmToken.optional().meta({
+            description: 'FCM registration token, instead of an APNs device token.',
+          }),
+          ...proofFields,
         })
         .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
+        .refine(hasOneAddress, TWO_ADDRESSES)
         .meta({ id: 'RegisterIos' }),
       z
         .object({
@@ -116,6 +148,7 @@ export const registerRequest = z
           app: appName.meta({ description: 'Host name of the page, instead of `appId`.' }),
           sdk,
           subscription,
+          ...proofFields,
         })
         .meta({ id: 'RegisterWeb' }),
     ],
@@ -145,8 +178,14 @@ export const deviceAuthRequest = z.object({ token, auth, sdk }).meta({ id: 'Devi
 
 /** Request body of POST /devices/token. */
 export const deviceTokenRequest = z
-  .object({ token, auth, ...appleAddressFields })
+  .object({
+    token,
+    auth,
+    ...appleAddressFields,
+    fcmToken: fcmToken.optional().meta({ description: 'FCM registration token.' }),
+  })
   .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
+  .refine(hasOneAddress, TWO_ADDRESSES)
   .meta({ id: 'DeviceToken' });
 
 /** Checks that a text is an uncompressed point on the curve (RFC 8291, 3.1). */

@@ -3,7 +3,7 @@ import { ApiError } from '@carillon/core/api-error';
 import { newClaimId } from '@carillon/core/ids';
 import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
 import { validate } from '@carillon/core/validate';
-import type { Recipient } from '@carillon/store/devices';
+import type { Recipient } from '@carillon/store/device-ways';
 import type { Store } from '@carillon/store/store';
 import { ALL_TOPICS, subscribeRequest, unsubscribeRequest } from './schema.ts';
 

@@ -132,6 +132,9 @@ export const webhookEventData = z
     finishedAt: text.meta({ description: 'Set if the push was delivered to all.' }),
     platform: z.enum(PLATFORMS).optional(),
     registeredAt: text,
+    replaces: text.meta({
+      description: 'The device whose provider address a registered device has taken over.',
+    }),
     app: text.meta({ description: 'The app, for a test event.' }),
   })
   .meta({ id: 'WebhookEventData' });

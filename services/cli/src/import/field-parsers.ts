@@ -73,10 +73,11 @@ export function parseApnsAddress(
   return { channel: 'apns', address, environment, bundle };
 }
 
-/** Returns the address of an Android device. @throws RefusedLine */
-export function parseFcmAddress(text: string): ProviderAddress {
-  if (FCM_TOKEN.test(text)) return { channel: 'fcm', address: text };
-  throw new RefusedLine('the FCM token is not 1 to 4,096 printable characters');
+/** Returns the address of an Android device, or of an iOS device through FCM. @throws RefusedLine */
+export function parseFcmAddress(text: string, platform: Platform): ProviderAddress {
+  if (!FCM_TOKEN.test(text))
+    throw new RefusedLine('the FCM token is not 1 to 4,096 printable characters');
+  return { channel: 'fcm', address: text, ...(platform === 'ios' && { isApple: true as const }) };
 }
 
 /** Returns the address of a browser, from an export of Carillon. @throws RefusedLine */

@@ -80,6 +80,7 @@ async function importDevices(
     }
     counts[result.kind] += 1;
     const { platform } = content.device;
+    if (platform === 'android') counts.android += 1;
     for (const topic of content.topics)
       subscriptions.push({ topic, token: result.token, platform });
   }

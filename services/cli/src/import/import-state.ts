@@ -15,7 +15,13 @@ const stateSchema = z.object({
     lines: z.number(),
     columns: z.array(z.string()).optional(),
   }),
-  counts: z.object({ imported: z.number(), existing: z.number(), refused: z.number() }),
+  counts: z.object({
+    imported: z.number(),
+    existing: z.number(),
+    refused: z.number(),
+    /** Of those imported or there already. */
+    android: z.number().default(0),
+  }),
   /** Bytes of the report that belong to the lines before the position. */
   reportBytes: z.number(),
 });
@@ -36,7 +42,7 @@ export async function openState(
   const fresh: ImportState = {
     ...request,
     ...{ size, modifiedMs: mtimeMs, position: { end: 0, lines: 0 } },
-    ...{ counts: { imported: 0, existing: 0, refused: 0 }, reportBytes: 0 },
+    ...{ counts: { imported: 0, existing: 0, refused: 0, android: 0 }, reportBytes: 0 },
   };
   const path = statePath(file);
   const stored = existsSync(path)

@@ -1,6 +1,7 @@
 import { access, constants } from 'node:fs/promises';
 import { describeError } from '@carillon/admin/admin-error';
 import { requireApp } from '@carillon/admin/require-app';
+import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
 import { Argument, type Command, Option } from 'commander';
 import { withStore } from '../database.ts';
@@ -12,7 +13,7 @@ import type { AppleSettings } from './field-parsers.ts';
 import { type ImportRequest, importLines } from './import-lines.ts';
 import { type ImportState, openState, removeState, reportPath, saveState } from './import-state.ts';
 import { type FileLine, readLines } from './read-lines.ts';
-import { SOURCES, type Source } from './sources.ts';
+import { FCM_SOURCES, SOURCES, type Source } from './sources.ts';
 
 interface ImportOptions {
   app: string;
@@ -58,26 +59,39 @@ export function addImportCommand(program: Command, context: ImportContext): void
     .option('--webhooks', 'send device.registered to webhooks for each device that is imported')
     .action(async (file: string, options: ImportOptions) => {
       await requireReadable(file);
-      showResult(context, file, await importFile(context, file, options));
+      const { counts, lacksFcm } = await importFile(context, file, options);
+      showResult(context, file, counts);
+      if (lacksFcm)
+        context.err(
+          `FCM is off for the Android devices of this app. Turn it on with: carillon app set ${options.app} --fcm-fallback 0\n`,
+        );
     });
+}
+
+interface CompletedImport {
+  counts: ImportState['counts'];
+  /** The app doesn't use FCM, by which alone some of the devices are reached. */
+  lacksFcm: boolean;
 }
 
 async function importFile(
   context: ImportContext,
   file: string,
   options: ImportOptions,
-): Promise<ImportState> {
+): Promise<CompletedImport> {
   const { app, source, environment, bundle } = options;
   const format = options.format ?? formatOf(file);
   return withStore(context.stack(), async (store) => {
-    await requireApp(store, app);
+    const settings = await requireApp(store, app);
     const webhooks = options.webhooks === true ? await listReported(store, app) : [];
     const request = { app, source, apple: { environment, bundle }, webhooks };
     const state = await openState(file, { app, source, format });
     if (state.position.end > 0) context.err(`Continuing after line ${state.position.lines}.\n`);
     await importRest(context, { store, file, format }, request, state);
     await removeState(file);
-    return state;
+    const { counts } = state;
+    const hasFcmPhones = FCM_SOURCES.includes(source) && counts.android > 0;
+    return { counts, lacksFcm: hasFcmPhones && !usesFcmForAndroid(settings) };
   });
 }
 
@@ -138,8 +152,11 @@ async function importRest(
   await flush();
 }
 
-function showResult({ output }: ImportContext, file: string, { counts }: ImportState): void {
-  const { imported, existing, refused } = counts;
+function showResult(
+  { output }: ImportContext,
+  file: string,
+  { imported, existing, refused }: ImportState['counts'],
+): void {
   const report = refused === 0 ? {} : { report: reportPath(file) };
   output.show({ imported, existing, refused, ...report }, [
     `${formatCount(imported, 'entry', 'entries')} imported, ${existing} there already, ${refused} refused.`,

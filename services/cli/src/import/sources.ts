@@ -1,4 +1,4 @@
-import type { ProviderAddress } from '@carillon/core/channels';
+import type { Platform, ProviderAddress } from '@carillon/core/channels';
 import type { ImportedDevice } from '@carillon/store/imports';
 import {
   type AppleSettings,
@@ -38,7 +38,7 @@ export const SOURCES = {
   subscriptions: mapSubscription,
   pushy: mapPushyDevice,
   onesignal: mapOneSignalSubscription,
-  fcm: (fields) => asDevice({ platform: 'android', provider: fcmOf(fields) }),
+  fcm: mapFcmToken,
   apns: (fields, apple) =>
     asDevice({ platform: 'ios', provider: parseApnsAddress(required(fields, 'token'), apple) }),
 } as const satisfies Record<string, Mapper>;
@@ -46,6 +46,8 @@ export type Source = keyof typeof SOURCES;
 
 /** Sources whose files may be a list of tokens without a head. */
 export const LIST_SOURCES: readonly Source[] = ['fcm', 'apns'];
+/** Sources whose Android devices may be reached over FCM alone, until their app connects to Carillon. */
+export const FCM_SOURCES: readonly Source[] = ['fcm', 'onesignal'];
 /** Sources that are written by `carillon export`, with guarded fields in CSV. */
 export const OWN_SOURCES: readonly Source[] = ['carillon', 'subscriptions'];
 
@@ -59,8 +61,11 @@ function required(fields: LineFields, name: string): string {
   return value;
 }
 
-function fcmOf(fields: LineFields): ProviderAddress {
-  return parseFcmAddress(required(fields, 'token'));
+function mapFcmToken(fields: LineFields): ImportLine {
+  const platform = parsePlatform(fields('platform') ?? 'android');
+  if (platform !== 'android' && platform !== 'ios')
+    throw new RefusedLine(`a device of the platform ${platform} is not reached over FCM`);
+  return asDevice({ platform, provider: parseFcmAddress(required(fields, 'token'), platform) });
 }
 
 function datesOf(fields: LineFields, registered: string): Partial<ImportedDevice> {
@@ -70,12 +75,13 @@ function datesOf(fields: LineFields, registered: string): Partial<ImportedDevice
 }
 
 function mapCarillonDevice(fields: LineFields): ImportLine {
-  const provider = carillonAddress(fields);
+  const platform = parsePlatform(fields('platform'));
+  const provider = carillonAddress(fields, platform);
   const since = parseDate('address_date', fields('address_date'));
   const authDigest = parseAuthDigest(undefined, fields('auth_sha256'));
   return asDevice({
     token: parseToken(fields('token')),
-    platform: parsePlatform(fields('platform')),
+    platform,
     ...datesOf(fields, 'date'),
     ...(provider && { provider: { ...provider, ...(since && { since }) } }),
     ...(authDigest !== undefined && { authDigest }),
@@ -90,10 +96,10 @@ function goneFlagsOf(fields: LineFields): Partial<ImportedDevice> {
   };
 }
 
-function carillonAddress(fields: LineFields): ProviderAddress | undefined {
+function carillonAddress(fields: LineFields, platform: Platform): ProviderAddress | undefined {
   const [channel, address = ''] = [fields('channel'), fields('address')];
   if (channel === undefined) return undefined;
-  if (channel === 'fcm') return parseFcmAddress(address);
+  if (channel === 'fcm') return parseFcmAddress(address, platform);
   if (channel === 'web-push') return parseBrowserAddress(address, fields('p256dh'), fields('auth'));
   const environment = fields('environment');
   const isKnown = environment === 'development' || environment === 'production';
@@ -116,7 +122,7 @@ function mapSubscription(fields: LineFields): ImportLine {
  */
 function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {
   const platform = parsePlatform(fields('platform'));
-  const [fcm, apns] = [fields('fcm_token'), fields('apns_token')];
+  const provider = pushyAddress(fields, platform, apple);
   const authDigest = parseAuthDigest(fields('auth'), undefined);
   if (platform === 'web')
     throw new RefusedLine('the subscription of a browser is bound to the keys of its service');
@@ -125,13 +131,23 @@ function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {
       token: parseToken(fields('token')),
       platform,
       ...datesOf(fields, 'date'),
-      ...(platform === 'android' && fcm !== undefined && { provider: parseFcmAddress(fcm) }),
-      ...(platform === 'ios' && apns !== undefined && { provider: parseApnsAddress(apns, apple) }),
+      ...(provider && { provider }),
       ...(authDigest !== undefined && { authDigest }),
       ...goneFlagsOf(fields),
     },
     parseTopics(fields('subscriptions') ?? fields('topics')),
   );
+}
+
+function pushyAddress(
+  fields: LineFields,
+  platform: Platform,
+  apple: AppleSettings,
+): ProviderAddress | undefined {
+  const [fcm, apns] = [fields('fcm_token'), fields('apns_token')];
+  if (platform === 'ios' && apns !== undefined) return parseApnsAddress(apns, apple);
+  const isPhone = platform === 'android' || platform === 'ios';
+  return isPhone && fcm !== undefined ? parseFcmAddress(fcm, platform) : undefined;
 }
 
 /**
@@ -148,11 +164,14 @@ function mapOneSignalSubscription(fields: LineFields, apple: AppleSettings): Imp
   if (parseFlag('invalid_identifier', fields('invalid_identifier')))
     throw new RefusedLine('unsubscribed');
   const identifier = required(fields, 'identifier');
-  const isIos = type === ONESIGNAL_IOS;
+  const platform = type === ONESIGNAL_IOS ? 'ios' : 'android';
   return asDevice({
     token: parseToken(fields('id')),
-    platform: isIos ? 'ios' : 'android',
-    provider: isIos ? parseApnsAddress(identifier, apple) : parseFcmAddress(identifier),
+    platform,
+    provider:
+      platform === 'ios'
+        ? parseApnsAddress(identifier, apple)
+        : parseFcmAddress(identifier, platform),
     ...datesOf(fields, 'created_at'),
   });
 }

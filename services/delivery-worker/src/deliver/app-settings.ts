@@ -9,6 +9,8 @@ const MAX_CACHED_APPS = 1_000;
 export interface AppSettings {
   /** Use of FCM for Android devices; undefined means none. */
   fcm: FcmUse | undefined;
+  /** The app has a credential for FCM. */
+  hasFcm: boolean;
   /** Messages of FCM show a notification. */
   hasFcmNotification: boolean;
   /** An iOS device of the app has held an MQTT connection. */
@@ -19,15 +21,19 @@ export interface AppSettings {
 export type GetAppSettings = (app: string) => Promise<AppSettings>;
 
 /** Creates a cache of app settings; concurrent requests for an app share one query. */
-export function createAppSettings({ apps }: Pick<Store, 'apps'>): GetAppSettings {
+export function createAppSettings({
+  apps,
+  credentials,
+}: Pick<Store, 'apps' | 'credentials'>): GetAppSettings {
   const cache = new LRUCache<string, Promise<AppSettings>>({
     max: MAX_CACHED_APPS,
     ttl: SETTINGS_TTL_MS,
   });
   async function load(app: string): Promise<AppSettings> {
-    const settings = await apps.find(app);
+    const [settings, hasFcm] = await Promise.all([apps.find(app), credentials.has(app, 'fcm')]);
     return {
       fcm: settings?.fcm ?? undefined,
+      hasFcm,
       hasFcmNotification: settings?.fcmNotification === true,
       isIosOverMqtt: settings?.iosOverMqtt === true,
     };

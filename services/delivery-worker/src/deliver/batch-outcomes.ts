@@ -108,9 +108,9 @@ export function createBatchOutcomes(
   };
 }
 
-/** Reads the outcomes and receipts that are saved already; a recipient that was erased meanwhile is gone. */
+/** Reads the outcomes, receipts and answers that are saved already; a recipient that was erased meanwhile is gone. */
 function readSavedOutcomes(
-  { got = {}, outcomes }: Pick<Batch, 'got' | 'outcomes'>,
+  { got = {}, sent = {}, refused = {}, outcomes }: Omit<Batch, 'tokens'>,
   tokens: readonly string[],
   take: (position: number, outcome: number) => void,
 ): void {
@@ -119,6 +119,10 @@ function readSavedOutcomes(
     const outcome = saved[position] || OUTCOMES.pending;
     const isErased = outcome === OUTCOMES.pending && tokens[position] === ERASED_TOKEN;
     if (hasBit(got, position)) take(position, OUTCOMES.delivered);
-    else take(position, isErased ? OUTCOMES.gone : outcome);
+    else if (isErased) take(position, OUTCOMES.gone);
+    else if (outcome !== OUTCOMES.pending) take(position, outcome);
+    // An earlier attempt has left them to the fallback, which has answered.
+    else if (hasBit(sent, position)) take(position, OUTCOMES.inbox);
+    else take(position, position in refused ? OUTCOMES.offered : OUTCOMES.pending);
   }
 }

@@ -5,6 +5,9 @@ import { countFailures, countRecipients } from '@carillon/core/process-counts';
 import { toBytes } from '@carillon/store/bytes';
 import type { Batch } from '@carillon/store/documents';
 
+/** Stored outcomes of recipients that are counted with a later one. */
+const UNCOUNTED: readonly number[] = [OUTCOMES.pending, OUTCOMES.offered];
+
 /** Outcomes of a batch as a write has stored them. */
 interface StoredOutcomes {
   outcomes: Uint8Array;
@@ -42,7 +45,7 @@ export function createOutcomeCounter(
       for (const [position, code] of outcomes.entries()) {
         if (code === counted[position]) continue;
         if (code !== OUTCOMES.delivered && mayBeReceived(position)) continue;
-        if (counted[position] === OUTCOMES.pending) ended.push(position);
+        if (UNCOUNTED.includes(counted[position] ?? OUTCOMES.pending)) ended.push(position);
         counted[position] = code;
       }
       if (fallback || ended.length === 0) return;

@@ -8,7 +8,7 @@ import { countRecipients, processCounts } from '@carillon/core/process-counts';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { Producers } from '@carillon/queue/producers';
-import type { Settlement } from '@carillon/store/batch-table';
+import type { SettledBatch, Settlement } from '@carillon/store/batch-table';
 import type { DeferredEntry } from '@carillon/store/documents';
 import { rowId } from '@carillon/store/inbox';
 import { isSuspected } from '@carillon/store/lapsed-claims';
@@ -21,7 +21,7 @@ import { describeEnd, startBatchSpan } from './batch-span.ts';
 import type { Deferral, DeliverByChannel, Delivery, LeasedBatch } from './channel.ts';
 import { createOutcomeCounter, type OutcomeCounter } from './count-outcomes.ts';
 import { findEarlierReceipts } from './earlier-receipts.ts';
-import { scheduleFallback } from './schedule-fallback.ts';
+import { createAnswerReport, scheduleFallback, skipDelivered } from './fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
 import { writeWhileHeld } from './write-while-held.ts';
@@ -90,6 +90,8 @@ interface Run {
   span: Span | undefined;
   /** Undefined if the batch is not suspected of ending its workers. */
   suspected: SuspectedBatch | undefined;
+  /** Of a fallback: writes the provider's answers into the batch that it is for. */
+  reportAnswers: (() => Promise<void>) | undefined;
 }
 
 /** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
@@ -147,7 +149,19 @@ async function deliverPush(
     ? createSuspectedBatch(batchOutcomes, batch.work)
     : undefined;
   const outcomeCounter = createOutcomeCounter(resources.observeLatencies, batch.work);
-  const run = { push, batch, batchOutcomes, outcomeCounter, sendGate, span, suspected };
+  const reportAnswers = batch.work.fallback
+    ? createAnswerReport(resources, push, batch, batchOutcomes)
+    : undefined;
+  const run = {
+    push,
+    batch,
+    batchOutcomes,
+    outcomeCounter,
+    sendGate,
+    span,
+    suspected,
+    reportAnswers,
+  };
   try {
     return await deliverRun(resources, run);
   } catch (error) {
@@ -160,7 +174,7 @@ async function deliverPush(
 /** Delivers a batch whose outcomes and receipts so far are known, and settles or releases it. */
 async function deliverRun(resources: DeliveryResources, run: Run): Promise<BatchResult> {
   const { push, batch, batchOutcomes, sendGate, suspected } = run;
-  if (batch.work.fallback) await skipDelivered(resources.store, push, batchOutcomes);
+  if (batch.work.fallback) await skipDelivered(resources.store, push, batch.work, batchOutcomes);
   await sendGate.skipSuperseded();
   const retryAfterMs = await (suspected === undefined
     ? deliverOverChannel(resources, run)
@@ -171,8 +185,14 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
     const isReleased = await releaseClaim(resources, run, retryAfterMs);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
+  const { tokens, outcomes } = batchOutcomes;
+  const unreached = await scheduleFallback(resources, push, batch, tokens, outcomes);
+  for (const [position, token] of tokens.entries())
+    if (unreached.has(token)) outcomes[position] = failureCode('inbox-full');
+  // Saved before they are reported: the next claim would take a row that has ended for a newer push's.
+  if (run.reportAnswers !== undefined) await saveProgress(resources, run, undefined);
+  if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   const settlement = batchOutcomes.toSettlement();
-  await scheduleFallback(resources, push, batch, batchOutcomes.tokens, settlement.outcomes);
   const result = createResult('settled', batch, batchOutcomes);
   await settleBatch(resources, run, settlement);
   return result;
@@ -215,23 +235,6 @@ function createResult(
     n: batchWork.n,
     outcomes: countOutcomes(outcomes),
   };
-}
-
-/** Ends recipients of a fallback that have acknowledged since, or got a newer push of the collapse key. */
-async function skipDelivered(
-  { inbox }: Pick<Store, 'inbox'>,
-  push: SendablePush,
-  batchOutcomes: BatchOutcomes,
-): Promise<void> {
-  const pending = [...batchOutcomes.pending];
-  const stillPending = await inbox.filterPending(
-    push,
-    pending.map((position) => batchOutcomes.tokens[position] ?? ''),
-  );
-  for (const position of pending) {
-    if (!stillPending.has(batchOutcomes.tokens[position] ?? ''))
-      batchOutcomes.recordOutcome(position, OUTCOMES.superseded);
-  }
 }
 
 /**
@@ -304,8 +307,9 @@ async function saveProgress(
     return isSaved ? progress : undefined;
   });
   failpoint('saved');
-  if (saved === undefined) batch.markClaimLost();
-  else outcomeCounter.count(saved, mayBeReceived);
+  if (saved === undefined) return batch.markClaimLost();
+  outcomeCounter.count(saved, mayBeReceived);
+  await run.reportAnswers?.();
 }
 
 /** Returns the milliseconds until the rest is tried again; undefined if every recipient has an outcome. */
@@ -365,7 +369,7 @@ async function settleBatch(
 ): Promise<void> {
   const { store, producers, retentionMs } = resources;
   const { outcomes } = settlement;
-  const isPushComplete = !isBatchId(batch.id) && !outcomes.includes(OUTCOMES.inbox);
+  const isPushComplete = !isBatchId(batch.id) && !outcomes.some(isUndecided);
   failpoint('settle');
   const settled = await writeWhileHeld(resources, batch, () =>
     store.batchTable.settle({
@@ -381,8 +385,8 @@ async function settleBatch(
   if (settled === undefined) return;
   failpoint('settled');
   outcomeCounter.count(settlement);
-  await removeStaleRows(store, push, batchOutcomes, { batch, got: settled.got });
-  if (!isPushComplete && mayCompletePush(batch, outcomes, settled.got))
+  await removeStaleRows(store, push, batchOutcomes, { batch, settled });
+  if (!isPushComplete && mayCompletePush(batch, outcomes, settled))
     void producers.checkCompletion([push._id]);
 }
 
@@ -391,7 +395,7 @@ async function removeStaleRows(
   { inbox }: Pick<Store, 'inbox'>,
   push: SendablePush,
   { tokens, outcomes }: Pick<BatchOutcomes, 'tokens' | 'outcomes'>,
-  { batch, got }: { batch: LeasedBatch; got: Record<string, number> },
+  { batch, settled: { got, done } }: { batch: LeasedBatch; settled: SettledBatch },
 ): Promise<void> {
   const mayHaveRow = batch.work.channel === 'mqtt' && batch.work.tries > 1;
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
@@ -401,8 +405,11 @@ async function removeStaleRows(
     const token = tokens[position] ?? '';
     const isInInbox = outcomes[position] === OUTCOMES.inbox;
     const isObsolete = mayHaveRow && OUTCOMES_WITHOUT_ROW.includes(outcomes[position] ?? 0);
-    if (isInInbox ? !hasBit(got, position) : !isObsolete) continue;
-    const rows = isInInbox ? acknowledgedRows : obsoleteRows;
+    const isAcknowledged = isInInbox && hasBit(got, position);
+    // The fallback has ended the row, and this attempt has written it again.
+    const hasFallback = isInInbox && hasBit(done, position);
+    if (!isAcknowledged && !hasFallback && !isObsolete) continue;
+    const rows = isAcknowledged ? acknowledgedRows : obsoleteRows;
     rows.push(rowId({ token, push: push._id, ...collapse }));
   }
   if (acknowledgedRows.length > 0) {
@@ -414,14 +421,21 @@ async function removeStaleRows(
 }
 
 /**
- * Checks whether this settlement may complete the push. A recipient with an inbox row has its push checked when the row goes,
- * unless its receipt came before the batch was closed.
+ * Checks whether this settlement may complete the push. A recipient with an inbox row, or with a fallback, has its push
+ * checked when these end, unless that was before the batch was closed.
  */
 function mayCompletePush(
   { id }: LeasedBatch,
   outcomes: Uint8Array,
-  got: Record<string, number>,
+  { got, sent, refused }: SettledBatch,
 ): boolean {
   if (isBatchId(id)) return true;
-  return outcomes.every((code, position) => code !== OUTCOMES.inbox || hasBit(got, position));
+  const isDecided = (position: number) =>
+    hasBit(got, position) || hasBit(sent, position) || position in refused;
+  return outcomes.every((code, position) => !isUndecided(code) || isDecided(position));
+}
+
+/** Checks whether something outside the batch decides how a recipient ends: its inbox row, or a fallback. */
+function isUndecided(code: number): boolean {
+  return code === OUTCOMES.inbox || code === OUTCOMES.offered;
 }

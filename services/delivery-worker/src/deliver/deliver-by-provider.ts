@@ -7,6 +7,7 @@ import { countAttributes, type Span } from '@carillon/core/tracing';
 import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
+import type { GetAppSettings } from './app-settings.ts';
 import { type Progress, trackProgress } from './batch-progress.ts';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
 import { sanitizeProviderError } from './error-texts.ts';
@@ -37,6 +38,7 @@ export interface ProviderResources {
   /** Requests of one batch in flight at once. */
   window: number;
   store: Pick<Store, 'devices' | 'clock'>;
+  getAppSettings: GetAppSettings;
   /** Called with the result of each attempt, for the metrics and the log. */
   report(push: string, result: AttemptResult): void;
 }
@@ -61,6 +63,7 @@ interface Recipient {
 interface Run {
   resources: ProviderResources;
   delivery: Delivery;
+  providerPush: ProviderPush;
   sends: Map<CredentialClient, Send>;
   goneDevices: GoneDevice[];
   /** Recipients that the provider has deferred, by position. */
@@ -124,6 +127,7 @@ async function deliverWithClients(
   delivery: Delivery,
   clients: ProviderClients,
 ) {
+  const providerPush = await toProviderPush(resources, delivery);
   const releaseBulkhead =
     delivery.pending.size > MAX_SMALL_BATCH_RECIPIENTS
       ? await clients.bulkhead.acquire()
@@ -141,6 +145,7 @@ async function deliverWithClients(
   const run: Run = {
     resources,
     delivery,
+    providerPush,
     sends: new Map(),
     goneDevices: [],
     deferred,
@@ -315,13 +320,13 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
 }
 
 async function trySend(run: Run, recipient: Recipient, permit: Permit): Promise<Attempt> {
-  const { delivery, sends } = run;
+  const { delivery, providerPush, sends } = run;
   const { position, credentialClient, upstream, address } = recipient;
   delivery.inFlight.add(position);
   try {
     let send = sends.get(credentialClient);
     if (send === undefined) {
-      send = credentialClient.client.prepare(toProviderPush(delivery), delivery.maySendNow);
+      send = credentialClient.client.prepare(providerPush, delivery.maySendNow);
       sends.set(credentialClient, send);
     }
     failpoint('send', recipient.token);
@@ -444,10 +449,17 @@ function selectStillDeferred({
   return new Map([...deferred].filter(([position]) => delivery.pending.has(position)));
 }
 
-function toProviderPush({ push }: Delivery): ProviderPush {
+async function toProviderPush(
+  { name, getAppSettings }: ProviderResources,
+  { push }: Delivery,
+): Promise<ProviderPush> {
   const { _id, data, options = {}, expiresAt } = push;
   const startsAt = push.dueAt ?? push.acceptedAt;
-  return { id: _id, data, options, expiresAt, nowOnly: expiresAt.getTime() <= startsAt.getTime() };
+  const nowOnly = expiresAt.getTime() <= startsAt.getTime();
+  const providerPush = { id: _id, data, options, expiresAt, nowOnly };
+  if (name !== 'fcm') return providerPush;
+  const { hasFcmNotification } = await getAppSettings(push.app);
+  return { ...providerPush, hasFcmNotification };
 }
 
 function recordAll(delivery: Delivery, outcome: number): void {

@@ -50,6 +50,8 @@ export interface ProviderPush {
   expiresAt: Date;
   /** Time to live 0: only for devices that are reachable now. */
   nowOnly: boolean;
+  /** For FCM: devices show `title` and `message` of the payload. */
+  hasFcmNotification?: boolean;
 }
 
 /** Address of a device at a provider. */

@@ -137,8 +137,9 @@ async function findByFcm(
   app: string,
   { subscribers }: Page,
 ): Promise<string | undefined> {
-  const { fcm } = await getAppSettings(app);
-  const recipients = await store.devices.addWays(app, subscribers, fcm !== undefined);
+  const { fcm, hasFcm } = await getAppSettings(app);
+  const usesFcm = fcm !== undefined && hasFcm;
+  const recipients = await store.devices.addWays(app, subscribers, usesFcm);
   const tokens = recipients.flatMap(({ token, way }) => (way === 'fcm' ? [token] : []));
   return tokens.length === 0 ? undefined : joinTokens(tokens);
 }

@@ -58,7 +58,7 @@ async function createFanOut(topic: string): Promise<string> {
 
 /** The app uses FCM for its Android devices. */
 const getAppSettings = async () =>
-  ({ fcm: 0, hasFcmNotification: false, isIosOverMqtt: false }) as const;
+  ({ fcm: 0, hasFcm: true, hasFcmNotification: false, isIosOverMqtt: false }) as const;
 
 const makeDue = (push: string) =>
   bench.pushes.updateOne({ _id: push }, { $set: { 'fan.at': new Date(0) } });

@@ -1,3 +1,4 @@
+import { readFieldText } from '@carillon/core/json-text';
 import { type ServiceAccount, writeServiceAccount } from '../files/ensure-files.ts';
 import { applyOutcome } from '../response/apply-outcome.ts';
 import type { FaultConfig } from '../response/fault-config.ts';
@@ -12,7 +13,12 @@ import { readBody } from '../transport/read-body.ts';
 import { createExchange, createTlsServer, type TcpAddress } from '../transport/tls-server.ts';
 import { createFcmError, findCannedFcmResponse } from './errors.ts';
 import { createAccountNotFoundResponse, createOAuthServer, type OAuthServer } from './oauth.ts';
-import { createUnauthenticatedResponse, readToken, validateMessage } from './validate-message.ts';
+import {
+  createUnauthenticatedResponse,
+  readPushId,
+  readToken,
+  validateMessage,
+} from './validate-message.ts';
 
 const CHANNEL = 'fcm';
 const SEND_PATH = /^\/v1\/projects\/([^/]+)\/messages:send$/;
@@ -124,15 +130,15 @@ function handleSendRequest(
 ): void {
   const request = parseJsonObject(body);
   const message = isObject(request?.message) ? request.message : undefined;
-  const data = isObject(message?.data) ? message.data : {};
   const to = readToken(message);
   handleRequest({
     token: to,
     logFields: {
       to,
-      push: typeof data._pushyId === 'string' ? data._pushyId : null,
+      push: readPushId(message),
       headers: {},
-      payload: message === undefined ? null : JSON.stringify(message),
+      // The text that was sent: numbers that JavaScript would round, and keys in their order.
+      payload: message === undefined ? null : (readFieldText(body, 'message') ?? null),
     },
     exchange,
     validate: () => {

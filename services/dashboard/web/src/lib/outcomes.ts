@@ -39,6 +39,11 @@ const STYLES: Record<string, OutcomeStyle> = {
     color: 'var(--outcome-gone)',
     meaning: 'The app was uninstalled or the device was deleted.',
   },
+  offered: {
+    label: 'Offered to FCM',
+    color: 'var(--outcome-pending)',
+    meaning: 'The inbox is full, and FCM has not answered yet.',
+  },
   expired: {
     label: 'Expired',
     color: 'var(--outcome-expired)',

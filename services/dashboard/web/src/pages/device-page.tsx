@@ -16,7 +16,7 @@ import { Id } from '../parts/id.tsx';
 import { ButtonLink, TextLink } from '../parts/links.tsx';
 import { type Column, List } from '../parts/list.tsx';
 import { Loaded } from '../parts/loaded.tsx';
-import { PushLink } from '../parts/object-links.tsx';
+import { DeviceLink, PushLink } from '../parts/object-links.tsx';
 import { OutcomeMark } from '../parts/outcomes.tsx';
 import { Page } from '../parts/page.tsx';
 import { Panel } from '../parts/panel.tsx';
@@ -60,6 +60,7 @@ export function DevicePage() {
 
 function listFacts(device: DeviceDetails) {
   const { platform, way, presence, inbox, registeredAt, lastActiveAt, provider } = device;
+  const { replacedBy, replaces } = device;
   const note = describeDevice(device);
   return [
     ['Presence', <Presence key="presence" presence={presence} />],
@@ -74,6 +75,12 @@ function listFacts(device: DeviceDetails) {
           ['Provider', channelLabel(provider.channel)],
           ['Its address since', <Time key="provider" at={provider.since} />],
         ] as const)),
+    ...(replacedBy === undefined
+      ? []
+      : [['Replaced by', <DeviceLink key="by" token={replacedBy} />] as const]),
+    ...(replaces === undefined
+      ? []
+      : [['Replaces', <DeviceLink key="former" token={replaces} />] as const]),
     ...(note === '–' ? [] : [['Note', note] as const]),
   ] as const;
 }

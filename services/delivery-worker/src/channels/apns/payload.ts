@@ -41,11 +41,18 @@ const ALERT_FIELDS = {
 /**
  * Encodes a push (Apple, "Generating a remote notification"). Fields of `data` are siblings of `aps`, but for those
  * named as ours.
+ *
+ * @param emptyAps `aps` of a push without any option for it
  */
-export function encodeApns(push: ProviderPush, nowMs: number): ApnsMessage {
+export function encodeApns(
+  push: ProviderPush,
+  nowMs: number,
+  emptyAps: Record<string, unknown> = {},
+): ApnsMessage {
   const { collapse_key: collapseKey } = push.options;
   const isBackground = isWakeOnly(push.options);
-  const aps = createAps(push, isBackground);
+  const fields = createAps(push, isBackground);
+  const aps = Object.keys(fields).length === 0 ? emptyAps : fields;
   const body = appendJsonFields(push.data, { aps, _pushyId: push.id });
   return {
     body,

@@ -1,13 +1,20 @@
 import type { SecretOf } from '@carillon/core/channels';
 import { fcm as descriptor } from '@carillon/core/channels/fcm';
 import { resultWithin } from '@carillon/core/with-timeout';
-import type { Attempt, MaySend, ProviderChannel, ProviderClient } from '../../deliver/provider.ts';
+import type {
+  Address,
+  Attempt,
+  MaySend,
+  ProviderChannel,
+  ProviderClient,
+  ProviderPush,
+} from '../../deliver/provider.ts';
 import { createInFlight } from '../in-flight.ts';
 import { AccessTokenError, createAccessTokens } from './access-token.ts';
 import { FCM_ORIGIN, openFirebaseMessaging } from './firebase-messaging.ts';
 import { createHttpPool } from './http-pool.ts';
 import { type FcmResponse, fcmOutcome, isAccessTokenRejected } from './outcome.ts';
-import { createTokenMessage, encodeFcm } from './payload.ts';
+import { encodeFcm, encodeFcmForApple, type FcmMessage, type FcmRequest } from './payload.ts';
 
 /**
  * Deadline of a message, from its start to its response, getting an access token included. A shorter one would
@@ -39,8 +46,6 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
   const inFlight = createInFlight();
   let closing: Promise<void> | undefined;
 
-  type Message = Parameters<typeof messaging.send>[0];
-
   /**
    * Gets an access token.
    *
@@ -56,16 +61,16 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
     }
   }
 
-  async function sendWithFreshToken(message: Message, maySend: MaySend): Promise<FcmResponse> {
+  async function sendWithFreshToken(request: FcmRequest, maySend: MaySend): Promise<FcmResponse> {
     // Obtained before the clock is read, or a token refused at its first use would count as its own successor.
     const tokenError = await findTokenError();
     if (tokenError !== undefined) return tokenError;
     const startedAt = performance.now();
-    const response = await messaging.send(message, maySend);
+    const response = await messaging.send(request, maySend);
     if (!isAccessTokenRejected(response)) return response;
     if (!tokens.invalidate(startedAt)) return response;
     // One more attempt with the new token.
-    return (await findTokenError()) ?? messaging.send(message, maySend);
+    return (await findTokenError()) ?? messaging.send(request, maySend);
   }
 
   async function close(): Promise<void> {
@@ -76,17 +81,19 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
   }
 
   return {
-    upstreamKeyOf: () => 'fcm',
+    // The project's own key for APNs may be missing or wrong, which stops no Android device. Both share the connections.
+    upstreamKeyOf: (address) => (isApple(address) ? 'fcm-to-apns' : 'fcm'),
     prepare(push, maySend) {
-      const message = encodeFcm(push);
+      const encodeFor = createEncoder(push);
       return async (address): Promise<Attempt> => {
         if (closing !== undefined) return CLOSING;
+        const message = encodeFor(address);
         const rejection = rejectUnsendable(message.isTooLarge, address.channel);
         if (rejection !== undefined) return rejection;
-        const tokenMessage = createTokenMessage(message, address.address, Date.now());
+        const request = message.createRequest(address.address, Date.now());
         // Limits getting an access token and sending together; each has a deadline of its own.
         const response = resultWithin(
-          sendWithFreshToken(tokenMessage, maySend),
+          sendWithFreshToken(request, maySend),
           DEADLINE_MS,
           NO_RESPONSE,
         );
@@ -98,6 +105,24 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
       return closing;
     },
   };
+}
+
+/** Encodes a push once for each platform of its recipients. */
+function createEncoder(push: ProviderPush): (address: Address) => FcmMessage {
+  let forAndroid: FcmMessage | undefined;
+  let forApple: FcmMessage | undefined;
+  return (address) => {
+    if (isApple(address)) {
+      forApple ??= encodeFcmForApple(push, Date.now());
+      return forApple;
+    }
+    forAndroid ??= encodeFcm(push);
+    return forAndroid;
+  };
+}
+
+function isApple(address: Address): boolean {
+  return address.channel === 'fcm' && address.isApple === true;
 }
 
 function rejectUnsendable(isTooLarge: boolean, channel: string): Attempt | undefined {

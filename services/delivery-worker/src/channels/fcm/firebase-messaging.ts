@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { type Credential, deleteApp, initializeApp } from 'firebase-admin/app';
-import { getMessaging, type TokenMessage } from 'firebase-admin/messaging';
+import { getMessaging } from 'firebase-admin/messaging';
 import { z } from 'zod';
 import type { MaySend } from '../../deliver/provider.ts';
 import { AccessTokenError, type AccessTokens } from './access-token.ts';
@@ -14,11 +14,12 @@ import {
 } from './http-pool.ts';
 import { jsonOrText } from './json-or-text.ts';
 import type { FcmResponse } from './outcome.ts';
+import type { FcmRequest } from './payload.ts';
 
 /** firebase-admin for one project: it validates a message and converts it to the API's format. */
 export interface FirebaseMessaging {
   /** Sends one message. Never rejects; settles within the deadlines of the HTTP pool and of an access token. */
-  send(message: TokenMessage, maySend: MaySend): Promise<FcmResponse>;
+  send(request: FcmRequest, maySend: MaySend): Promise<FcmResponse>;
   close(): Promise<void>;
 }
 
@@ -29,7 +30,13 @@ export const FCM_ORIGIN = 'https://fcm.googleapis.com';
 interface HttpRequest {
   url: string;
   headers: Record<string, string>;
-  data: object;
+  data: { message: { apns?: object } };
+}
+
+/** The parts of a message that go past the library. */
+interface MessageExtras {
+  apnsPayload: string | undefined;
+  maySend: MaySend;
 }
 
 /** Part of a successful response that the library reads. */
@@ -60,21 +67,21 @@ export function openFirebaseMessaging(
   appCount += 1;
   const app = initializeApp({ projectId, credential }, `fcm-${appCount}`);
   const messaging = getMessaging(app);
-  // The library builds its own request from a message, which can't carry `maySend`.
-  const maySendStorage = new AsyncLocalStorage<MaySend>();
+  // The library builds its own request from a message, which can't carry more.
+  const extrasStorage = new AsyncLocalStorage<MessageExtras>();
   replaceHttpClient(messaging, {
     async send(request) {
-      const maySend = maySendStorage.getStore();
-      if (maySend === undefined)
+      const extras = extrasStorage.getStore();
+      if (extras === undefined)
         throw new Error('firebase-admin sends a request that was not requested');
-      return sendOver(httpPool, tokens, request, maySend);
+      return sendOver(httpPool, tokens, request, extras);
     },
   });
 
   return {
-    async send(message, maySend) {
+    async send({ message, apnsPayload }, maySend) {
       try {
-        await maySendStorage.run(maySend, () => messaging.send(message));
+        await extrasStorage.run({ apnsPayload, maySend }, () => messaging.send(message));
         return { kind: 'accepted' };
       } catch (error) {
         if (error instanceof SendError || error instanceof AccessTokenError) return error.response;
@@ -122,7 +129,7 @@ async function sendOver(
   httpPool: HttpPool,
   tokens: AccessTokens,
   { url, headers, data }: HttpRequest,
-  maySend: MaySend,
+  { apnsPayload, maySend }: MessageExtras,
 ): Promise<AcceptedResponse> {
   const authorization = `Bearer ${await tokens.get()}`;
   const allHeaders = {
@@ -134,7 +141,7 @@ async function sendOver(
   const response = await postRequest(httpPool, {
     path,
     headers: allHeaders,
-    body: JSON.stringify(data),
+    body: apnsPayload === undefined ? JSON.stringify(data) : addApnsPayload(data, apnsPayload),
     maySend,
   });
   const body = jsonOrText(response.text);
@@ -148,6 +155,20 @@ async function sendOver(
     body,
     retryAfterMs: retryAfterMs,
   });
+}
+
+/**
+ * Serializes the library's request with the payload of APNs, byte for byte as APNs gets it from us. The library would
+ * remove keys as `__proto__` and `constructor` and `critical: 0`, round large numbers, and refuse a sound that is empty or
+ * has no name.
+ */
+function addApnsPayload(
+  { message: { apns = {}, ...message } }: HttpRequest['data'],
+  payload: string,
+): string {
+  const append = (to: object, name: string, text: string): string =>
+    `${JSON.stringify(to).slice(0, -1)},"${name}":${text}}`;
+  return `{"message":${append(message, 'apns', append(apns, 'payload', payload))}}`;
 }
 
 /** Posts a request. @throws SendError when no complete response came */

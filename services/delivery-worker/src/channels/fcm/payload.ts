@@ -1,44 +1,102 @@
 import { isWakeOnly } from '@carillon/core/push-options';
 import type { TokenMessage } from 'firebase-admin/messaging';
 import type { ProviderPush } from '../../deliver/provider.ts';
+import { encodeApns } from '../apns/payload.ts';
 
 /** Maximum time for which FCM stores a message. */
 const MAX_TTL_MS = 28 * 86_400_000;
-/** Maximum size of keys and values of `data` together (FCM, "About FCM messages"). */
+/** Maximum size of `data` and `notification` together, keys included (FCM, "About FCM messages"). */
 const MAX_DATA_BYTES = 4_096;
+/**
+ * `aps` of a push that shows, plays and wakes nothing. FCM refuses an empty one ("Value of [aps] must be a non-empty
+ * dictionary"), so it has the default of a field.
+ */
+const APS_WITHOUT_EFFECT = { 'interruption-level': 'active' };
 
-/** A push encoded for FCM, the same for every device but for its token. */
-export interface FcmMessage {
-  data: { payload: string; _pushyId: string };
-  isTooLarge: boolean;
-  /** High wakes a phone in deep sleep; a push that only wakes the app may wait. */
-  priority: 'high' | 'normal';
-  collapseKey?: string;
-  /** Expiry, milliseconds since 1970; undefined means only for devices that are reachable at once. */
-  expiresAtMs?: number;
+/** A message for one device. */
+export interface FcmRequest {
+  message: TokenMessage;
+  /** JSON text of the message's `apns.payload`. */
+  apnsPayload?: string;
 }
 
-/** Encodes a push. The payload is sent as one string, since values of `data` are strings at FCM. */
+/** A push encoded for the devices of one platform. */
+export interface FcmMessage {
+  isTooLarge: boolean;
+  /** Creates the message for a device's token (FCM v1, Message). */
+  createRequest(token: string, nowMs: number): FcmRequest;
+}
+
+/**
+ * Encodes a push for Android. The payload is sent as one string, since values of `data` are strings at FCM. `ttl` is in
+ * milliseconds, as the library takes it.
+ */
 export function encodeFcm(push: ProviderPush): FcmMessage {
   const data = { payload: push.data, _pushyId: push.id };
+  const shown = readShownTexts(push);
+  const notification = shown && { notification: shown };
+  // High wakes a phone in deep sleep; a push that only wakes the app may wait.
+  const priority = isWakeOnly(push.options) && shown === undefined ? 'normal' : 'high';
   const { collapse_key: collapseKey } = push.options;
+  const collapse = collapseKey !== undefined && { collapseKey };
   return {
-    data,
-    isTooLarge: Buffer.byteLength(Object.entries(data).flat().join('')) > MAX_DATA_BYTES,
-    priority: isWakeOnly(push.options) ? 'normal' : 'high',
-    ...(collapseKey !== undefined && { collapseKey }),
-    ...(!push.nowOnly && { expiresAtMs: push.expiresAt.getTime() }),
+    isTooLarge: measureBytes(data, shown) > MAX_DATA_BYTES,
+    createRequest(token, nowMs) {
+      const leftMs = push.nowOnly ? 0 : push.expiresAt.getTime() - nowMs;
+      const ttl = Math.min(Math.max(0, leftMs), MAX_TTL_MS);
+      return { message: { token, data, ...notification, android: { priority, ttl, ...collapse } } };
+    },
   };
 }
 
-/** Creates the message for one device (FCM v1, Message); `ttl` is in milliseconds, as the library takes it. */
-export function createTokenMessage(
-  message: FcmMessage,
-  token: string,
-  nowMs: number,
-): TokenMessage {
-  const { data, priority, collapseKey, expiresAtMs = nowMs } = message;
-  const ttl = Math.min(Math.max(0, expiresAtMs - nowMs), MAX_TTL_MS);
-  const collapse = collapseKey !== undefined && { collapseKey };
-  return { token, data, android: { priority, ttl, ...collapse } };
+/**
+ * Encodes a push for iOS: what APNs gets from us directly, which FCM passes on. It has no `data`, whose fields FCM would
+ * add to the payload once more.
+ */
+export function encodeFcmForApple(push: ProviderPush, nowMs: number): FcmMessage {
+  const encoded = encodeApns(addAlert(push), nowMs, APS_WITHOUT_EFFECT);
+  const headers = {
+    'apns-priority': String(encoded.priority),
+    'apns-push-type': encoded.pushType,
+    'apns-expiration': String(encoded.expiry),
+    'apns-collapse-id': encoded.collapseId,
+  };
+  return {
+    isTooLarge: encoded.isTooLarge,
+    createRequest: (token) => ({
+      message: { token, apns: { headers } },
+      apnsPayload: encoded.body,
+    }),
+  };
+}
+
+/** Adds the texts of `data` as the alert of a push that has none. */
+function addAlert(push: ProviderPush): ProviderPush {
+  const { notification = {} } = push.options;
+  const { title, body, loc_key, title_loc_key } = notification;
+  if ([title, body, loc_key, title_loc_key].some(Boolean)) return push;
+  const shown = readShownTexts(push);
+  if (shown === undefined) return push;
+  return { ...push, options: { ...push.options, notification: { ...notification, ...shown } } };
+}
+
+/**
+ * Reads the texts of `data` that a device shows.
+ *
+ * @returns undefined if the app shows none, or `data` has none: an empty text shows nothing
+ */
+function readShownTexts(push: ProviderPush): { title?: string; body?: string } | undefined {
+  if (push.hasFcmNotification !== true) return undefined;
+  const { title, message } = JSON.parse(push.data) as Record<string, unknown>;
+  const shown = { ...(isText(title) && { title }), ...(isText(message) && { body: message }) };
+  return Object.keys(shown).length === 0 ? undefined : shown;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+function measureBytes(data: Record<string, string>, notification: object | undefined): number {
+  const shown = notification === undefined ? '' : JSON.stringify(notification);
+  return Buffer.byteLength(Object.entries(data).flat().join('') + shown);
 }

@@ -11,6 +11,7 @@ import type {
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import { type PendingPush, rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
+import type { GetAppSettings } from '../../deliver/app-settings.ts';
 import { trackProgress } from '../../deliver/batch-progress.ts';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
 import { findWriteDeadline } from '../../deliver/send-gate.ts';
@@ -22,7 +23,8 @@ const REDIS_RETRY_MS = 1_000;
 
 /** Resources of delivering over MQTT. */
 export interface MqttResources {
-  store: Pick<Store, 'inbox' | 'inboxQuota' | 'deletedDevices'>;
+  store: Pick<Store, 'inbox' | 'inboxQuota' | 'deletedDevices' | 'devices'>;
+  getAppSettings: GetAppSettings;
   presenceReader: PresenceReader;
   dispatcher: Pick<Dispatcher, 'dispatchToDevices' | 'notifyInboxes'>;
 }
@@ -195,7 +197,8 @@ async function enqueue(
   failpointForEach('rows-written', listTokens);
   await store.inboxQuota.sample(enqueuedRows.map(({ token }) => token));
   const goneTokens = await removeDeleted(store, push, enqueuedRows);
-  const ends = { superseded, fullTokens, goneTokens };
+  const offeredTokens = await findOffered(resources, push.app, fullTokens);
+  const ends = { superseded, fullTokens, offeredTokens, goneTokens };
   const inInbox = rows.filter(({ token }) => outcomeOf(token, ends) === OUTCOMES.inbox);
   await markRedisErrors(notifyGateways(resources, push._id, inInbox));
   for (const { token, position } of rows) delivery.recordOutcome(position, outcomeOf(token, ends));
@@ -205,13 +208,27 @@ async function enqueue(
 interface RowEnds {
   superseded: ReadonlySet<string>;
   fullTokens: ReadonlySet<string>;
+  /** Those of full inboxes whose devices get the push over FCM. */
+  offeredTokens: ReadonlySet<string>;
   goneTokens: ReadonlySet<string>;
 }
 
-function outcomeOf(token: string, { superseded, fullTokens, goneTokens }: RowEnds): number {
+function outcomeOf(token: string, ends: RowEnds): number {
+  const { superseded, fullTokens, offeredTokens, goneTokens } = ends;
+  if (offeredTokens.has(token)) return OUTCOMES.offered;
   if (fullTokens.has(token)) return failureCode('inbox-full');
   if (goneTokens.has(token)) return OUTCOMES.gone;
   return superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox;
+}
+
+/** Finds the devices that get a push over FCM although their inbox is full. */
+async function findOffered(
+  { store, getAppSettings }: MqttResources,
+  app: string,
+  fullTokens: ReadonlySet<string>,
+): Promise<ReadonlySet<string>> {
+  if (fullTokens.size === 0 || (await getAppSettings(app)).fcm === undefined) return new Set();
+  return new Set(await store.devices.filterWithFcmToken(app, [...fullTokens]));
 }
 
 /** Makes the gateways of connected devices read the inbox again. */

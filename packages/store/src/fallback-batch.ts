@@ -1,0 +1,48 @@
+import { joinTokens, toBitWords } from '@carillon/core/batch';
+import { fallbackBatchId } from '@carillon/core/ids';
+import type { BatchDocument, DeferredEntry } from './documents.ts';
+
+/** Recipients of an MQTT batch that FCM is tried for too. */
+interface FallbackRequest {
+  /** Id of the MQTT batch, or of the push that holds it. */
+  id: string;
+  push: string;
+  app: string;
+  /** Those with an FCM token, in any order. */
+  tokens: readonly string[];
+  /** Those of them without an inbox row, because the inbox was full: they are due at once. */
+  offered?: ReadonlySet<string>;
+  /** Time from which the others are due, and the present one: milliseconds since 1970. */
+  dueAtMs: number;
+  nowMs: number;
+}
+
+/**
+ * Creates the fallback batch of an MQTT batch. Its id follows from that of the batch, so there is one. The inbox rows of the
+ * recipients stay, and stay responsible for them.
+ */
+export function createFallbackBatch(request: FallbackRequest): BatchDocument {
+  const { id, push, app, offered, dueAtMs, nowMs } = request;
+  const tokens = [...request.tokens].sort();
+  const full: number[] = [];
+  const later: DeferredEntry[] = [];
+  for (const [position, token] of tokens.entries()) {
+    if (offered?.has(token)) full.push(position);
+    else if (dueAtMs > nowMs) later.push([position, dueAtMs, 0]);
+  }
+  const hasOffered = full.length > 0;
+  return {
+    _id: fallbackBatchId(id),
+    push,
+    app,
+    from: tokens.at(0) ?? '',
+    to: tokens.at(-1) ?? '',
+    work: {
+      ...{ state: 'ready', channel: 'fcm', fallback: true, tries: 0 },
+      at: new Date(hasOffered ? nowMs : Math.max(dueAtMs, nowMs)),
+      ...{ n: tokens.length, tokens: joinTokens(tokens) },
+      ...(hasOffered && { full: Object.fromEntries(toBitWords(full)) }),
+      ...(hasOffered && later.length > 0 && { later }),
+    },
+  };
+}

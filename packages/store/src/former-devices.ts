@@ -1,0 +1,199 @@
+import { hasBit } from '@carillon/core/batch';
+import { failpoint } from '@carillon/core/failpoint';
+import { fallbackBatchId, isBatchId } from '@carillon/core/ids';
+import { LIMITS } from '@carillon/core/limits';
+import type { Db, Document } from 'mongodb';
+import type { createBatches } from './batches.ts';
+import type { Clock } from './clock.ts';
+import type { BatchDocument, DeviceDocument, InboxDocument, PushDocument } from './documents.ts';
+import { createFallbackBatch } from './fallback-batch.ts';
+import { inboxRange } from './inbox.ts';
+import { isDuplicateKey } from './mongo-errors.ts';
+import type { createSubscriptions } from './subscriptions.ts';
+
+/*
+ * A device becomes a former one when another device of its app registers its provider address without a proof that it is the
+ * same installation. From then on its credentials are rejected. It keeps its own copy of the address, marked by `formerOf`:
+ * pushes to it go there and nowhere else, whatever becomes of its successor. Its topics become those of the successor, and
+ * the pushes in its inbox are offered to FCM.
+ */
+
+/** Matches former devices. */
+export const IS_FORMER = { replacedBy: { $exists: true } } as const;
+/** Matches all other devices. */
+export const IS_NOT_FORMER = { replacedBy: { $exists: false } } as const;
+/** Matches, among the devices that have a provider address, the one that it belongs to. */
+export const IS_HOLDER = { 'provider.formerOf': { $exists: false } } as const;
+
+/** Rows of an inbox that are read together. */
+const ROWS_PER_READ = 100;
+
+/** The fields of a former device by which it is cleared. */
+export const FORMER_FIELDS = { app: 1, provider: 1, replacedBy: 1, deletedAt: 1 } as const;
+export type FormerDevice = Pick<DeviceDocument, '_id' | keyof typeof FORMER_FIELDS>;
+
+/**
+ * Builds the update that makes a device a former one. The provider has the address again, whatever it reported before.
+ *
+ * @param by the token of its successor
+ */
+export function buildReplacement(by: string): Document[] {
+  const isByFcm = { $eq: ['$provider.channel', 'fcm'] };
+  const replaced = { replacedBy: { $literal: by }, replacedAt: '$$NOW', leaving: true };
+  const address = { 'provider.formerOf': '$_id', 'provider.since': '$$NOW' };
+  const way = { $cond: [isByFcm, 'fcm', '$$REMOVE'] };
+  return [{ $set: { ...replaced, ...address, way } }, { $unset: ['uninstalled', 'unsubscribed'] }];
+}
+
+/** What may go on now that a device is cleared. */
+export interface Cleared {
+  /** Pushes that may be complete. */
+  pushes: string[];
+  /** Fallback batches over FCM that are due. */
+  fallbacks: string[];
+}
+
+interface Collaborators {
+  subscriptions: Pick<
+    ReturnType<typeof createSubscriptions>,
+    'listTopics' | 'subscribe' | 'unsubscribe'
+  >;
+  batches: Pick<ReturnType<typeof createBatches>, 'insertIfAbsent'>;
+  clock: Pick<Clock, 'now'>;
+}
+
+type Successor = Pick<DeviceDocument, '_id' | 'platform' | 'deletedAt'>;
+const SUCCESSOR_FIELDS = { platform: 1, deletedAt: 1 } as const;
+
+/** Hands over what former devices have. */
+export function createFormerDevices(db: Db, collaborators: Collaborators) {
+  const { subscriptions } = collaborators;
+  const devices = db.collection<DeviceDocument>('devices');
+
+  /**
+   * Finds the device that has replaced a former one. The process that replaced it may have died before it wrote that device:
+   * then the former one has its address and its credentials again, unless another device has registered the address since,
+   * which is the successor then.
+   */
+  async function findSuccessor(former: FormerDevice): Promise<Successor | undefined> {
+    const { _id, app, provider, replacedBy = '' } = former;
+    const projection = SUCCESSOR_FIELDS;
+    const named = await devices.findOne<Successor>({ _id: replacedBy }, { projection });
+    if (named !== null) return named;
+    const replaced = { _id, replacedBy };
+    try {
+      await devices.updateOne(replaced, {
+        $unset: { replacedBy: true, replacedAt: true, leaving: true, 'provider.formerOf': true },
+      });
+      return undefined;
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error;
+    }
+    const address = provider?.address ?? '';
+    const held = { app, 'provider.address': address, ...IS_HOLDER };
+    const holder = await devices.findOne<Successor>(held, { projection });
+    if (holder === null) throw new Error('the address of a former device was released meanwhile');
+    await devices.updateOne(replaced, { $set: { replacedBy: holder._id } });
+    return holder;
+  }
+
+  /** Subscribes the successor to the topics of a former device, as many as it may have. */
+  async function moveTopics({ _id, app }: FormerDevice, successor: Successor): Promise<void> {
+    const topics = await subscriptions.listTopics(_id);
+    if (topics.length === 0) return;
+    const own = new Set(await subscriptions.listTopics(successor._id));
+    const added = topics.filter((topic) => !own.has(topic));
+    const room = Math.max(0, LIMITS.topicsPerDevice - own.size);
+    const subscriber = { token: successor._id, platform: successor.platform };
+    await subscriptions.subscribe(app, subscriber, added.slice(0, room));
+    failpoint('topics-added', _id);
+    // A successor that was deleted or replaced meanwhile may have been cleared before it had these topics.
+    await devices.updateOne(
+      {
+        _id: successor._id,
+        $or: [{ deletedAt: { $exists: true } }, IS_FORMER],
+      },
+      { $set: { leaving: true } },
+    );
+    await subscriptions.unsubscribe(app, _id, topics);
+  }
+
+  return {
+    /**
+     * Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent.
+     *
+     * @returns undefined if the device is to be deleted, because its successor was
+     */
+    async handOver(former: FormerDevice): Promise<Cleared | undefined> {
+      const successor = await findSuccessor(former);
+      if (successor === undefined) return { pushes: [], fallbacks: [] };
+      if (successor.deletedAt !== undefined) return undefined;
+      await moveTopics(former, successor);
+      // Only devices with an FCM address have an inbox.
+      if (former.provider?.channel !== 'fcm') return { pushes: [], fallbacks: [] };
+      const cleared = await offerRows({ db, ...collaborators }, former);
+      failpoint('rows-offered', former._id);
+      return cleared;
+    },
+  };
+}
+
+/**
+ * Offers the rows of a device to FCM: inserts a fallback batch for each whose batch is closed and has none. A batch that is
+ * open gets its fallback from the worker that settles it, for all of its recipients. Rows of pushes that FCM has accepted
+ * already end here: nobody acknowledges them any more.
+ */
+async function offerRows(
+  { db, batches, clock }: Collaborators & { db: Db },
+  { _id: token, app }: FormerDevice,
+): Promise<Cleared> {
+  const inbox = db.collection<InboxDocument>('inbox');
+  const { $gte: first, $lt: end } = inboxRange(token);
+  const cleared: Cleared = { pushes: [], fallbacks: [] };
+  for (let after = first; ; ) {
+    const rows = await inbox
+      .find({ _id: { $gt: after, $lt: end } })
+      .sort({ _id: 1 })
+      .limit(ROWS_PER_READ)
+      .toArray();
+    const { sent, unoffered } = await sortRows(db, rows);
+    const pushes = sent.map(({ push }) => push);
+    await inbox.deleteMany({ _id: { $in: sent.map(({ _id }) => _id) }, push: { $in: pushes } });
+    const nowMs = clock.now();
+    const documents = unoffered.map(({ work: id, push }) =>
+      createFallbackBatch({ id, push, app, tokens: [token], dueAtMs: nowMs, nowMs }),
+    );
+    if (documents.length > 0) await batches.insertIfAbsent(documents);
+    cleared.pushes.push(...pushes);
+    cleared.fallbacks.push(...documents.map(({ _id }) => _id));
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < ROWS_PER_READ) return cleared;
+    after = last._id;
+  }
+}
+
+/** Finds the rows of closed batches that FCM has accepted as the fallback, and those whose batch has no fallback. */
+async function sortRows(
+  db: Db,
+  rows: readonly InboxDocument[],
+): Promise<{ sent: InboxDocument[]; unoffered: InboxDocument[] }> {
+  const ids = rows.map(({ work }) => work);
+  const batches = db.collection<BatchDocument>('batches');
+  const pushes = db.collection<PushDocument>('pushes');
+  const filterOf = (some: string[]) => ({ _id: { $in: some }, 'work.state': 'closed' as const });
+  const options = { projection: { 'work.sent': 1 }, batchSize: rows.length + 1 };
+  const lists = await Promise.all([
+    pushes.find(filterOf(ids.filter((id) => !isBatchId(id))), options).toArray(),
+    batches.find(filterOf(ids.filter(isBatchId)), options).toArray(),
+  ]);
+  const closed = new Map(lists.flat().map(({ _id, work }) => [_id, work?.sent ?? {}]));
+  // Read after them: a fallback is inserted before its batch is closed.
+  const fallbacks = await batches
+    .find({ _id: { $in: ids.map(fallbackBatchId) } }, { ...options, projection: { _id: 1 } })
+    .toArray();
+  const existing = new Set(fallbacks.map(({ _id }) => _id));
+  return {
+    sent: rows.filter(({ work, position }) => hasBit(closed.get(work) ?? {}, position)),
+    unoffered: rows.filter(({ work }) => closed.has(work) && !existing.has(fallbackBatchId(work))),
+  };
+}

@@ -1,0 +1,276 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { getDeviceInfo, getPushStatus, type Sent, send } from '../support/end-to-end/pushes.ts';
+import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import type { ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import type { Credentials } from '../support/register-device.ts';
+import { useSharedProviders } from '../support/shared-stack.ts';
+import { until } from '../support/until.ts';
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+const connected: MqttDevice[] = [];
+beforeAll(async () => {
+  fixture = await useSharedProviders();
+  tenant = await fixture.tenant({ fcm: 3_600 });
+});
+afterAll(async () => {
+  await Promise.all(connected.map((device) => device.disconnect()));
+  await fixture?.close();
+});
+
+const newText = () => randomBytes(20).toString('hex');
+const newTopic = () => `topic-${newText().slice(0, 8)}`;
+const APPLE = { pushEnvironment: 'development', pushBundle: 'com.example.carillon' };
+
+/** Phones, each with the fields of its address. */
+const PHONES = {
+  'an Android phone': (address: string) => ({ platform: 'android', fcmToken: address }),
+  'an iPhone with an APNs token': (address: string) => ({
+    platform: 'ios',
+    pushToken: address.padEnd(64, '0'),
+    ...APPLE,
+  }),
+  'an iPhone with an FCM token': (address: string) => ({ platform: 'ios', fcmToken: address }),
+};
+const android = PHONES['an Android phone'];
+
+async function post<T>(path: string, body: object): Promise<T> {
+  const { status, json, text } = await tenant.api<T>('POST', path, body);
+  if (status !== 200) throw new Error(`${path}: ${text}`);
+  return json;
+}
+const register = (fields: object) =>
+  post<Credentials>('/register', { appId: tenant.app, sdk: 1, ...fields });
+const subscribe = ({ token }: Credentials, ...topics: string[]) =>
+  post('/topics/subscribe', { token, topics });
+
+/** Connects with the credentials of a device. @throws when CONNECT is refused */
+async function connect(credentials: Credentials): Promise<MqttDevice> {
+  // With each PINGREQ the gateway checks that the device is there.
+  const options = { url: fixture.stack.dev.mqtt, keepaliveSeconds: 5 };
+  const device = createMqttDevice({ ...credentials, ...options });
+  connected.push(device);
+  await device.connect();
+  return device;
+}
+
+/** An Android phone that has connected over MQTT, and is offline now. */
+async function registerOffline(fields: object = { platform: 'android' }): Promise<Credentials> {
+  const device = await register(fields);
+  await (await connect(device)).disconnect();
+  return device;
+}
+
+const setToken = (device: Credentials, fields: object) =>
+  post('/devices/token', { ...device, ...fields });
+
+const untilCounted = (push: Sent, counts: Record<string, number>) =>
+  untilOutcomeCounts(fixture.store, push, counts);
+
+const presenceOf = async ({ token }: Credentials) =>
+  (await post<{ presence: object[] }>('/devices/presence', { tokens: [token] })).presence[0];
+
+/** Returns the addresses that the providers got a push for. */
+const addressesOf = async ({ id }: Sent) =>
+  (await fixture.sandbox.received(id)).map(({ to }) => to);
+
+describe.each(Object.entries(PHONES))('%s that registers its address again', (_phone, fieldsOf) => {
+  test('gets what is sent to its topics, and to its former token', async () => {
+    const address = newText();
+    const topic = newTopic();
+    const before = await register(fieldsOf(address));
+    await subscribe(before, topic);
+    const after = await register(fieldsOf(address));
+    expect(after.token).not.toBe(before.token);
+    const pushes = [await send(tenant, `/topics/${topic}`), await send(tenant, before.token)];
+    for (const push of pushes) {
+      await untilCounted(push, { sent: 1 });
+      expect(await addressesOf(push)).toEqual([expect.stringContaining(address)]);
+    }
+    expect(await getDeviceInfo(tenant, after.token)).toMatchObject({
+      device: { replaces: before.token },
+      subscriptions: [topic],
+    });
+    expect(await getDeviceInfo(tenant, before.token)).toMatchObject({
+      device: { replaced_by: after.token },
+      subscriptions: [],
+      presence: { online: false },
+    });
+  });
+});
+
+test('pushes that wait for the phone are sent to the address, and end as sent', async () => {
+  const address = newText();
+  const before = await registerOffline();
+  const { token: other } = await registerOffline();
+  const waiting: [Sent, alsoTo: number][] = [
+    [await send(tenant, before.token), 0],
+    [await send(tenant, before.token, { collapse_key: 'news' }), 0],
+    [await send(tenant, [before.token, other]), 1],
+  ];
+  for (const [push, others] of waiting) await untilCounted(push, { inbox: 1 + others });
+  await setToken(before, { fcmToken: address });
+  const after = await register(android(address));
+  for (const [push, others] of waiting) {
+    await untilCounted(push, { sent: 1, ...(others > 0 && { inbox: others }) });
+    expect(await addressesOf(push)).toEqual([address]);
+  }
+  for (const { token } of [before, after])
+    expect((await getDeviceInfo(tenant, token)).pending_notifications).toEqual([]);
+});
+
+test('a push that FCM has accepted before waits for nobody any more', async () => {
+  const { app } = tenant;
+  const address = newText();
+  const before = await registerOffline(android(address));
+  await fixture.store.apps.updateSettings(app, { fcm: 0 });
+  const push = await until(
+    async () => {
+      // Workers keep the setting for some seconds.
+      const sent = await send(tenant, before.token);
+      const isSent = async () => (await addressesOf(sent)).length > 0;
+      return until(isSent, { timeoutMs: 2_000 }).then(
+        () => sent,
+        () => false as const,
+      );
+    },
+    { what: 'a fallback at once', timeoutMs: 60_000 },
+  );
+  await fixture.store.apps.updateSettings(app, { fcm: 3_600 });
+  await untilCounted(push, { sent: 1 });
+  expect((await getPushStatus(tenant, push.id)).pending_devices).toEqual([before.token]);
+  await register(android(address));
+  const isFinished = async () =>
+    (await getPushStatus(tenant, push.id)).pending_devices.length === 0;
+  await until(isFinished, { what: 'no pending device' });
+  expect(await addressesOf(push)).toEqual([address]);
+});
+
+test('a stranger who registers the address gets neither the old pushes nor those to the former token', async () => {
+  const address = newText();
+  const owner = await registerOffline();
+  const old = await send(tenant, owner.token);
+  await untilCounted(old, { inbox: 1 });
+  await setToken(owner, { fcmToken: address });
+  const stranger = await connect(await register(android(address)));
+  const later = await send(tenant, owner.token);
+  await untilCounted(later, { sent: 1 });
+  // The stranger moves on to another address, and the former device does not.
+  await setToken(stranger, { fcmToken: newText() });
+  const last = await send(tenant, owner.token);
+  for (const push of [old, later, last]) {
+    await untilCounted(push, { sent: 1 });
+    expect(await addressesOf(push)).toEqual([address]);
+  }
+  const own = await send(tenant, stranger.token);
+  await stranger.waitFor(1);
+  expect(stranger.arrivals.map(({ payload }) => payload)).toEqual([own.payload]);
+});
+
+test('the credentials of a former device are rejected, and its connection is closed', async () => {
+  const fields = android(newText());
+  const owner = await register(fields);
+  const phone = await connect(owner);
+  await register(fields);
+  expect((await tenant.api('POST', '/devices/auth', owner)).json.code).toBe('INVALID_DEVICE_AUTH');
+  const { json } = await tenant.api('POST', '/devices/token', { ...owner, fcmToken: newText() });
+  expect(json.code).toBe('INVALID_DEVICE_AUTH');
+  await until(() => !phone.connected, { what: 'the end of the connection', timeoutMs: 20_000 });
+  await expect(connect(owner)).rejects.toMatchObject({ code: 5 });
+});
+
+test.each<[proof: string, fieldsOf: (device: Credentials, deviceId: string) => object]>([
+  ['its credentials', ({ token, auth }) => ({ token, auth })],
+  ['its own id', (_device, deviceId) => ({ deviceId })],
+  [
+    'its own id, with credentials that are wrong',
+    ({ token }, deviceId) => {
+      return { token, auth: newText(), deviceId };
+    },
+  ],
+])(
+  'with %s the phone is the same device: it has its topics, and gets its inbox',
+  async (_proof, fieldsOf) => {
+    const deviceId = newText();
+    const topic = newTopic();
+    const device = await registerOffline({ ...android(newText()), deviceId });
+    await subscribe(device, topic);
+    const waiting = [await send(tenant, device.token), await send(tenant, `/topics/${topic}`)];
+    for (const push of waiting) await untilCounted(push, { inbox: 1 });
+    const address = newText();
+    const holder = await register(android(address));
+    expect(await register({ ...android(address), ...fieldsOf(device, deviceId) })).toEqual(device);
+    expect(await getDeviceInfo(tenant, holder.token)).toMatchObject({
+      device: { replaced_by: device.token },
+    });
+    const phone = await connect(device);
+    await phone.waitFor(2);
+    expect(phone.arrivals.map(({ payload }) => payload)).toEqual(
+      waiting.map(({ payload }) => payload),
+    );
+    for (const push of waiting) await untilCounted(push, { delivered: 1 });
+  },
+);
+
+test('with a wrong proof the phone is a new device', async () => {
+  const deviceId = newText();
+  const device = await register({ ...android(newText()), deviceId });
+  const proofs = [
+    { token: device.token, auth: newText() },
+    { token: device.token },
+    { token: newText(), auth: device.auth },
+    { deviceId: newText() },
+  ];
+  for (const proof of proofs)
+    expect((await register({ ...android(newText()), ...proof })).token).not.toBe(device.token);
+  // Valid ones, for a device of another platform or of another app.
+  const { app: appId } = await fixture.tenant();
+  for (const fields of [{ platform: 'electron' }, { ...android(newText()), appId }]) {
+    const other = await register({ ...fields, ...device, deviceId });
+    expect(other.token).not.toBe(device.token);
+  }
+});
+
+test.each<[phone: string, platform: string, newAddress: () => object]>([
+  ['an Android phone', 'android', () => ({ fcmToken: newText() })],
+  ['an iPhone', 'ios', () => ({ fcmToken: newText() })],
+  [
+    'an iPhone with an APNs token',
+    'ios',
+    () => ({ pushToken: newText().padEnd(64, '0'), ...APPLE }),
+  ],
+])(
+  '%s changes its token: the new one gets its pushes, and it is not uninstalled any more',
+  async (_phone, platform, newAddress) => {
+    const old = newText();
+    const device = await register({ platform, fcmToken: old });
+    await fixture.sandbox.scriptPermanently('fcm', old, { as: 'UNREGISTERED' });
+    await untilCounted(await send(tenant, device.token), { gone: 1 });
+    expect(await presenceOf(device)).toMatchObject({ uninstalled: true });
+    const address = newAddress();
+    expect(await setToken(device, address)).toEqual({ success: true });
+    expect(await presenceOf(device)).not.toHaveProperty('uninstalled');
+    const push = await send(tenant, device.token);
+    await untilCounted(push, { sent: 1 });
+    expect(Object.values(address)).toContain((await addressesOf(push))[0]);
+    await setToken(device, { pushToken: null, fcmToken: null });
+    const last = await send(tenant, device.token);
+    await untilCounted(last, platform === 'ios' ? { failed: 1 } : { inbox: 1 });
+  },
+);
+
+test('a phone that its provider has reported as gone is not, once it connects', async () => {
+  const old = newText();
+  const device = await register(android(old));
+  await fixture.sandbox.scriptPermanently('fcm', old, { as: 'UNREGISTERED' });
+  await untilCounted(await send(tenant, device.token), { gone: 1 });
+  expect(await presenceOf(device)).toMatchObject({ uninstalled: true });
+  const phone = await connect(device);
+  expect(await presenceOf(device)).not.toHaveProperty('uninstalled');
+  const push = await send(tenant, device.token);
+  await untilCounted(push, { delivered: 1 });
+  expect(phone.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);
+});
