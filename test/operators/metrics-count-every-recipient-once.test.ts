@@ -149,7 +149,6 @@ const BY_CHANNEL = {
   'mqtt gone': 1,
   'apns sent': IPHONES + 1,
   'apns failed': 1,
-  'fcm sent': 1,
   'web-push sent': 1,
   'web-push gone': 1,
 };

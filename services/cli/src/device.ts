@@ -17,9 +17,9 @@ const deviceResponse = z.object({
   device: z.object({
     date: z.number(),
     platform: z.string(),
+    way: z.enum(CHANNELS).optional(),
     replaced_by: z.string().optional(),
     replaces: z.string().optional(),
-    way: z.enum(CHANNELS).optional(),
   }),
   presence: z.object({
     online: z.boolean(),
@@ -162,9 +162,9 @@ function describeDevice(token: string, text: string): string[] {
   const { date, seconds_ago } = presence.last_active;
   return [
     `Device ${token}: ${device.platform}, registered ${formatTimestamp(device.date)}.`,
+    `Way of its pushes: ${describeWay(device.way)}.`,
     ...(device.replaced_by === undefined ? [] : [`Replaced by ${device.replaced_by}.`]),
     ...(device.replaces === undefined ? [] : [`Replaces ${device.replaces}.`]),
-    `Way of its pushes: ${describeWay(device.way)}.`,
     ...listFlags(presence).map((flag) => `A delivery failed because the device is ${flag}.`),
     `${presence.online ? 'Online' : 'Offline'}, last active ${formatTimestamp(date)} (${seconds_ago} s ago).`,
     `Topics: ${lists.subscriptions.join(', ') || 'none'}.`,

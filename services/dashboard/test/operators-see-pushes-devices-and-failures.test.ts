@@ -130,7 +130,7 @@ test('a push is sent, listed, shown with its time line, sent again and deleted',
   expect(details).toMatchObject({
     push: { id, app, state: 'open', devices: 3 },
     ...{ batches: { total: 1, open: 0 }, counts: { delivered: 1, failed: 1, sent: 1 } },
-    byChannel: { mqtt: { delivered: 1, failed: 1, sent: 1 } },
+    byChannel: { mqtt: { delivered: 1, failed: 1 }, fcm: { sent: 1 } },
     providerErrors: {
       texts: [{ text: '400 BadDeviceToken', count: 1, isWaiting: false }],
       recipients: [{ token: failed, outcome: 'failed', detail: '400 BadDeviceToken' }],

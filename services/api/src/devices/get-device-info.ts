@@ -42,9 +42,9 @@ export async function getDeviceInfo(
     device: {
       date: toUnixSeconds(device.registeredAt),
       platform: device.platform,
+      ...shownWay(device, app),
       ...(device.replacedBy !== undefined && { replaced_by: device.replacedBy }),
       ...(device.replaces !== undefined && { replaces: device.replaces }),
-      ...shownWay(device, app),
     },
     subscriptions: topics,
     presence: buildPresence(device, online, store.clock.now()),

@@ -44,6 +44,10 @@ export const deviceResponse = z
     device: z.looseObject({
       date: seconds,
       platform: z.enum(PLATFORMS),
+      way: z
+        .enum(CHANNELS)
+        .optional()
+        .meta({ description: 'Channel by which the device gets its pushes.' }),
       replaced_by: z.string().optional().meta({
         description:
           'Token of the device that has registered the provider address of this one. Pushes to this one still go to the address.',
@@ -51,10 +55,6 @@ export const deviceResponse = z
       replaces: z.string().optional().meta({
         description: 'Token of the device whose provider address this one has registered.',
       }),
-      way: z
-        .enum(CHANNELS)
-        .optional()
-        .meta({ description: 'Channel by which the device gets its pushes.' }),
     }),
     subscriptions: z
       .array(z.string())
