@@ -147,6 +147,7 @@ const BY_CHANNEL = {
   'mqtt deleted': 1,
   'mqtt superseded': 1,
   'mqtt gone': 1,
+  'fcm sent': 1,
   'apns sent': IPHONES + 1,
   'apns failed': 1,
   'web-push sent': 1,

@@ -241,8 +241,11 @@ function createDeviceReads(devices: Devices) {
           },
         )
         .toArray(),
-    /** Returns those of these tokens whose device is the app's and has an FCM token. */
-    async filterWithFcmToken(app: string, tokens: readonly string[]): Promise<string[]> {
+    /** Returns those of these tokens whose device is the app's and has an FCM token, each with its way. */
+    async filterWithFcmToken(
+      app: string,
+      tokens: readonly string[],
+    ): Promise<Pick<Recipient, 'token' | 'way'>[]> {
       const found = await devices
         .find(
           {
@@ -252,10 +255,10 @@ function createDeviceReads(devices: Devices) {
             'provider.channel': 'fcm',
             uninstalled: { $ne: true },
           },
-          { projection: { _id: 1 }, batchSize: tokens.length + 1 },
+          { projection: { way: 1 }, batchSize: tokens.length + 1 },
         )
         .toArray();
-      return found.map(({ _id }) => _id);
+      return found.map(({ _id: token, way }) => ({ token, ...(way !== undefined && { way }) }));
     },
     /** Lists an app's devices after the token `after`, in order of token, without former ones. */
     list: (app: string, after: string, limit: number) =>

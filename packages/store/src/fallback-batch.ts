@@ -1,5 +1,6 @@
 import { joinTokens, toBitWords } from '@carillon/core/batch';
 import { fallbackBatchId } from '@carillon/core/ids';
+import type { Recipient } from './device-ways.ts';
 import type { BatchDocument, DeferredEntry } from './documents.ts';
 
 /** Recipients of an MQTT batch that FCM is tried for too. */
@@ -8,9 +9,9 @@ interface FallbackRequest {
   id: string;
   push: string;
   app: string;
-  /** Those with an FCM token, in any order. */
-  tokens: readonly string[];
-  /** Those of them without an inbox row, because the inbox was full: they are due at once. */
+  /** Those with an FCM token, in any order. Those that do not go by MQTT any more are due at once. */
+  recipients: readonly Pick<Recipient, 'token' | 'way'>[];
+  /** Tokens of those without an inbox row, because the inbox was full: they are due at once. */
   offered?: ReadonlySet<string>;
   /** Time from which the others are due, and the present one: milliseconds since 1970. */
   dueAtMs: number;
@@ -23,14 +24,15 @@ interface FallbackRequest {
  */
 export function createFallbackBatch(request: FallbackRequest): BatchDocument {
   const { id, push, app, offered, dueAtMs, nowMs } = request;
-  const tokens = [...request.tokens].sort();
+  const recipients = request.recipients.toSorted((a, b) => (a.token < b.token ? -1 : 1));
+  const tokens = recipients.map(({ token }) => token);
   const full: number[] = [];
   const later: DeferredEntry[] = [];
-  for (const [position, token] of tokens.entries()) {
+  for (const [position, { token, way }] of recipients.entries()) {
     if (offered?.has(token)) full.push(position);
-    else if (dueAtMs > nowMs) later.push([position, dueAtMs, 0]);
+    else if (way !== 'fcm' && dueAtMs > nowMs) later.push([position, dueAtMs, 0]);
   }
-  const hasOffered = full.length > 0;
+  const isDueLater = later.length === tokens.length;
   return {
     _id: fallbackBatchId(id),
     push,
@@ -39,10 +41,10 @@ export function createFallbackBatch(request: FallbackRequest): BatchDocument {
     to: tokens.at(-1) ?? '',
     work: {
       ...{ state: 'ready', channel: 'fcm', fallback: true, tries: 0 },
-      at: new Date(hasOffered ? nowMs : Math.max(dueAtMs, nowMs)),
+      at: new Date(isDueLater ? dueAtMs : nowMs),
       ...{ n: tokens.length, tokens: joinTokens(tokens) },
-      ...(hasOffered && { full: Object.fromEntries(toBitWords(full)) }),
-      ...(hasOffered && later.length > 0 && { later }),
+      ...(full.length > 0 && { full: Object.fromEntries(toBitWords(full)) }),
+      ...(!isDueLater && later.length > 0 && { later }),
     },
   };
 }

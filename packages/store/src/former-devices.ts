@@ -162,15 +162,36 @@ async function offerRows(
     }
     const nowMs = clock.now();
     const documents = unoffered.map(({ work: id, push }) =>
-      createFallbackBatch({ id, push, app, tokens: [token], dueAtMs: nowMs, nowMs }),
+      createFallbackBatch({ id, push, app, recipients: [{ token }], dueAtMs: nowMs, nowMs }),
     );
     if (documents.length > 0) await batches.insertIfAbsent(documents);
     cleared.pushes.push(...sent.map(({ push }) => push));
-    cleared.fallbacks.push(...documents.map(({ _id }) => _id));
+    const hurried = await hurryFallbacks(db, rows);
+    cleared.fallbacks.push(...documents.map(({ _id }) => _id), ...hurried);
     const last = rows.at(-1);
     if (last === undefined || rows.length < ROWS_PER_READ) return cleared;
     after = last._id;
   }
+}
+
+/** Makes the fallbacks due that were created for this device alone, and are due later. Returns their ids. */
+async function hurryFallbacks(db: Db, rows: readonly InboxDocument[]): Promise<string[]> {
+  const batches = db.collection<BatchDocument>('batches');
+  const waiting = await batches
+    .find(
+      {
+        _id: { $in: rows.map(({ work }) => fallbackBatchId(work)) },
+        ...{ 'work.n': 1, 'work.state': 'ready', 'work.tries': 0 },
+      },
+      { projection: { _id: 1 }, batchSize: rows.length + 1 },
+    )
+    .toArray();
+  const ids = waiting.map(({ _id }) => _id);
+  if (ids.length > 0)
+    await batches.updateMany({ _id: { $in: ids }, 'work.tries': 0 }, [
+      { $set: { 'work.at': { $min: ['$work.at', '$$NOW'] } } },
+    ]);
+  return ids;
 }
 
 /** Finds the rows of closed batches that FCM has accepted as the fallback, and those whose batch has no fallback. */

@@ -382,9 +382,12 @@ test('a connect that was begun before changes nothing of a former device', async
   });
 });
 
-test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, offered: boolean]>([
+test.each<
+  [what: string, work: Partial<Batch>, fallback: 'closed' | 'ready' | undefined, offered: boolean]
+>([
   ['is closed and has no fallback', { state: 'closed' }, undefined, true],
   ['is closed and has a fallback', { state: 'closed' }, 'closed', false],
+  ['is closed and has a fallback for later', { state: 'closed' }, 'ready', true],
   ['is open, so that its worker makes the fallback', { state: 'ready' }, undefined, false],
   ['FCM has accepted', { state: 'closed', sent: { 0: 1 } }, 'closed', false],
 ])(
@@ -399,10 +402,12 @@ test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, off
     await db.collection<PushDocument>('pushes').insertOne(buildPush({ _id: push, work: batch }));
     const row = { _id: `${token}:${push}`, push, work: push, position: 0 };
     await db.collection<InboxDocument>('inbox').insertOne(row);
-    if (fallback !== undefined)
-      await batches.insertOne(
-        createFallbackBatch({ id: push, push, app: APP, tokens: [token], dueAtMs: 0, nowMs: 0 }),
-      );
+    if (fallback !== undefined) {
+      const times = { dueAtMs: Date.now() + 3_600_000, nowMs: Date.now() };
+      const of = { id: push, push, app: APP, recipients: [{ token }] };
+      const later = createFallbackBatch({ ...of, ...times });
+      await batches.insertOne({ ...later, work: { ...later.work, state: fallback } });
+    }
     await register(address, APP, store, true);
     const id = fallbackBatchId(push);
     expect(await store.deletedDevices.clearLeftovers(APP, token)).toEqual({
@@ -416,5 +421,7 @@ test.each<[what: string, work: Partial<Batch>, fallback: string | undefined, off
     );
     expect(await store.inbox.count(token)).toBe(isSent ? 0 : 1);
     expect(await batches.countDocuments({ _id: id })).toBe(offered || fallback ? 1 : 0);
+    const isDue = { 'work.state': 'ready', 'work.at': { $lte: new Date() } } as const;
+    expect(await batches.countDocuments({ _id: id, ...isDue })).toBe(offered ? 1 : 0);
   },
 );

@@ -48,8 +48,8 @@ export async function scheduleFallback(
   if (reachable.length > 0) {
     const nowMs = store.clock.now();
     const times = { dueAtMs: dueAtMs ?? nowMs, nowMs };
-    const of = { id, push: push._id, app: push.app, offered: new Set(offered) };
-    const batch = createFallbackBatch({ ...of, ...times, tokens: reachable });
+    const of = { id, push: push._id, app: push.app, recipients: reachable };
+    const batch = createFallbackBatch({ ...of, ...times, offered: new Set(offered) });
     failpoint('fallback');
     await store.batches.insertIfAbsent([batch]);
     failpoint('fallback-inserted');

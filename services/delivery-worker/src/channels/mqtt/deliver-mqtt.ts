@@ -228,7 +228,8 @@ async function findOffered(
   fullTokens: ReadonlySet<string>,
 ): Promise<ReadonlySet<string>> {
   if (fullTokens.size === 0 || (await getAppSettings(app)).fcm === undefined) return new Set();
-  return new Set(await store.devices.filterWithFcmToken(app, [...fullTokens]));
+  const reachable = await store.devices.filterWithFcmToken(app, [...fullTokens]);
+  return new Set(reachable.map(({ token }) => token));
 }
 
 /** Makes the gateways of connected devices read the inbox again. */
