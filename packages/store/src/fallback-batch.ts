@@ -1,6 +1,6 @@
 import { joinTokens, toBitWords } from '@carillon/core/batch';
+import type { Way } from '@carillon/core/channels';
 import { fallbackBatchId } from '@carillon/core/ids';
-import type { Recipient } from './device-ways.ts';
 import type { BatchDocument, DeferredEntry } from './documents.ts';
 
 /** Recipients of an MQTT batch that FCM is tried for too. */
@@ -10,7 +10,7 @@ interface FallbackRequest {
   push: string;
   app: string;
   /** Those with an FCM token, in any order. Those that do not go by MQTT any more are due at once. */
-  recipients: readonly Pick<Recipient, 'token' | 'way'>[];
+  recipients: readonly { token: string; way?: Way }[];
   /** Tokens of those without an inbox row, because the inbox was full: they are due at once. */
   offered?: ReadonlySet<string>;
   /** Time from which the others are due, and the present one: milliseconds since 1970. */

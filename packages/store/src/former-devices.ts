@@ -160,13 +160,13 @@ async function offerRows(
       const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
       await receipts.recordFallback(work, { push, ...ended });
     }
+    const hurried = await hurryFallbacks(db, rows);
     const nowMs = clock.now();
     const documents = unoffered.map(({ work: id, push }) =>
       createFallbackBatch({ id, push, app, recipients: [{ token }], dueAtMs: nowMs, nowMs }),
     );
     if (documents.length > 0) await batches.insertIfAbsent(documents);
     cleared.pushes.push(...sent.map(({ push }) => push));
-    const hurried = await hurryFallbacks(db, rows);
     cleared.fallbacks.push(...documents.map(({ _id }) => _id), ...hurried);
     const last = rows.at(-1);
     if (last === undefined || rows.length < ROWS_PER_READ) return cleared;

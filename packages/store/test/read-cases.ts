@@ -53,6 +53,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ isSendable: [push()], find: [APP, PUSH], inspect: [PUSH], list: [APP, NEWER_PUSH, 10] },
     ...{ payloads: [APP, [PUSH]], findApp: [PUSH] },
   },
+  batches: { listTokens: [PUSH] },
   fanOuts: { findDue: [10] },
   batchTable: { findDue: [10], measureBacklog: [10] },
   backlog: { measure: ['mqtt', 10] },
