@@ -171,6 +171,8 @@ test('a push that FCM has accepted before waits for nobody any more', async () =
     (await getPushStatus(tenant, push.id)).pending_devices.length === 0;
   await until(isFinished, { what: 'no pending device' });
   expect(await addressesOf(push)).toEqual([address]);
+  // Workers keep the settings of this app for some seconds more.
+  tenant = await fixture.tenant({ fcm: 3_600 });
 });
 
 test('a stranger who registers the address gets neither the old pushes nor those to the former token', async () => {
@@ -192,6 +194,62 @@ test('a stranger who registers the address gets neither the old pushes nor those
   const own = await send(tenant, stranger.token);
   await stranger.waitFor(1);
   expect(stranger.arrivals.map(({ payload }) => payload)).toEqual([own.payload]);
+});
+
+const untilSubscribed = ({ token }: Credentials, ...topics: string[]) => {
+  const isSubscribed = async () =>
+    (await getDeviceInfo(tenant, token)).subscriptions.join() === topics.join();
+  return until(isSubscribed, { what: `the topics ${topics.join()} of ${token}` });
+};
+
+test.each<[proof: string, of: (owner: Credentials, deviceId: string) => object]>([
+  ['its credentials', ({ token, auth }) => ({ token, auth })],
+  ['its deviceId', (_owner, deviceId) => ({ deviceId })],
+])(
+  'a phone that proves to be a former device by %s is that again, with its topics',
+  async (...row) => {
+    const [, proofOf] = row;
+    const [address, topic, deviceId] = [newText(), newTopic(), newText()];
+    const owner = await register({ ...android(address), deviceId });
+    await subscribe(owner, topic);
+    const stranger = await register(android(address));
+    await untilSubscribed(stranger, topic);
+    const back = await register({ ...android(address), ...proofOf(owner, deviceId) });
+    expect(back).toEqual(owner);
+    await untilSubscribed(owner, topic);
+    await untilSubscribed(stranger);
+    const phone = await connect(owner);
+    const push = await send(tenant, `/topics/${topic}`);
+    expect((await phone.waitFor(1)).map(({ payload }) => payload)).toEqual([push.payload]);
+  },
+);
+
+test('the topics of a former device are changed with its token', async () => {
+  const [address, kept, added] = [newText(), newTopic(), newTopic()];
+  const before = await register(android(address));
+  await subscribe(before, kept);
+  const after = await register(android(address));
+  await untilSubscribed(after, kept);
+  await subscribe(before, added);
+  await untilSubscribed(after, ...[kept, added].sort());
+  await untilSubscribed(before);
+  const push = await send(tenant, `/topics/${added}`);
+  await untilCounted(push, { sent: 1 });
+  expect(await addressesOf(push)).toEqual([address]);
+  await post('/topics/unsubscribe', { token: before.token, topics: [kept] });
+  await untilSubscribed(after, added);
+});
+
+test('an address that is registered for another platform takes no topics with it', async () => {
+  const [address, topic] = [newText(), newTopic()];
+  const owner = await register(android(address));
+  await subscribe(owner, topic);
+  const other = await register(PHONES['an iPhone with an FCM token'](address));
+  const push = await send(tenant, `/topics/${topic}`);
+  await untilCounted(push, { sent: 1 });
+  expect(await addressesOf(push)).toEqual([address]);
+  await untilSubscribed(owner, topic);
+  await untilSubscribed(other);
 });
 
 test('the credentials of a former device are rejected, and its connection is closed', async () => {

@@ -70,6 +70,11 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
       return found.length;
     },
 
+    /** Has a former device cleared again: it has got topics, which are for its successor. */
+    async clearAgain(token: string): Promise<void> {
+      await devices.updateOne({ _id: token, ...IS_FORMER }, { $set: { leaving: true } });
+    },
+
     clearLeftovers: createClearLeftovers(db, collaborators, { markAllDeleted }),
 
     /** Lists deleted and former devices that aren't cleared yet. */
@@ -140,11 +145,11 @@ function createClearLeftovers(
 
   async function clearFormer(former: FormerDevice): Promise<Cleared> {
     const { _id } = former;
-    const cleared = await formerDevices.handOver(former);
+    const { hasTopics, ...cleared } = await formerDevices.handOver(former);
     const isThere = { _id, deletedAt: { $exists: false } };
     await devices.updateOne(isThere, { $unset: { leaving: true } });
     // Another process may have given it the topics of an earlier former device since they were listed.
-    if ((await subscriptions.listTopics(_id)).length > 0)
+    if (!hasTopics && (await subscriptions.listTopics(_id)).length > 0)
       await devices.updateOne({ _id, ...IS_FORMER }, { $set: { leaving: true } });
     return cleared;
   }
@@ -162,7 +167,10 @@ function createClearLeftovers(
       const successor = { _id: device.replacedBy, replaces: token };
       await devices.updateOne(successor, { $unset: { replaces: true } });
     }
-    await devices.updateOne({ _id: token }, { $unset: { leaving: true, replacedBy: true } });
+    await devices.updateOne(
+      { _id: token },
+      { $unset: { leaving: true, replacedBy: true, replaces: true } },
+    );
     return { pushes: [...pushes], fallbacks: [] };
   };
 }

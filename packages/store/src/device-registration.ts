@@ -7,7 +7,7 @@ import type { Clock } from './clock.ts';
 import { buildDeletion } from './device-deletion.ts';
 import { buildNextWay, firstWay } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
-import { buildReplacement, IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
+import { buildReplacement, IS_FORMER, IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 import { newDeviceEntries } from './notify-mark.ts';
@@ -122,14 +122,37 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
       return update({ app, usesFcm, token, address: address?.address }, fields);
     },
 
-    /** Finds the device of an app that an installation's own id belongs to: the newest one of its platform. */
+    ...createProofs(devices),
+  };
+}
+
+/** Reads and writes for installations that prove to be a device. */
+function createProofs(devices: Collection<DeviceDocument>) {
+  return {
+    /**
+     * Gives a former device its credentials back, because its installation has proved to be it: without an address, which
+     * {@link renew} sets. Two devices are never former ones of each other.
+     *
+     * @returns false if it is no former device
+     */
+    async restore(app: string, token: string): Promise<boolean> {
+      const { modifiedCount } = await devices.updateOne(
+        { _id: token, app, deletedAt: { $exists: false }, ...IS_FORMER },
+        {
+          $unset: { replacedBy: true, replacedAt: true, leaving: true, provider: true, way: true },
+        },
+      );
+      return modifiedCount === 1;
+    },
+
+    /** Finds the device of an app that an installation's own id belongs to: the newest one of its platform, former or not. */
     async findByDeviceId(
       app: string,
       platform: Platform,
       deviceIdHash: string,
     ): Promise<string | undefined> {
       const [found] = await devices
-        .find({ app, deviceIdHash, platform, ...IS_NOT_FORMER }, { projection: { _id: 1 } })
+        .find({ app, deviceIdHash, platform }, { projection: { _id: 1 } })
         .sort({ registeredAt: -1 })
         .limit(1)
         .toArray();

@@ -32,7 +32,12 @@ export function hasCredentials(device: ConnectingDevice | undefined): device is 
   return device !== undefined && device.deletedAt === undefined && device.replacedBy === undefined;
 }
 
-type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'way' | 'deletedAt'>;
+const FOUND_FIELDS = { app: 1, platform: 1, way: 1, replacedBy: 1, deletedAt: 1 } as const;
+
+type FoundDevice = Pick<
+  DeviceDocument,
+  '_id' | 'app' | 'platform' | 'way' | 'replacedBy' | 'deletedAt'
+>;
 
 /** Devices of an app that are read at most to find one of a kind. */
 const MAX_READ_FOR_ONE = 1_000;
@@ -41,6 +46,9 @@ const QUERIES_IN_FLIGHT = 4;
 
 /** Beginning of the endpoints of Apple's push service. */
 const APPLE_ENDPOINTS = 'https://web.push.apple.com/';
+/** A device as a recipient, and of a former device its successor. */
+export type FoundRecipient = Recipient & Pick<DeviceDocument, 'replacedBy'>;
+
 /** A moment at which a device was seen. */
 export interface Activity {
   token: string;
@@ -81,8 +89,12 @@ export function createDevices(
 
 type Devices = Collection<DeviceDocument>;
 
-function toRecipient({ _id: token, platform, way }: FoundDevice): Recipient {
-  return { token, platform, ...(way !== undefined && { way }) };
+function toRecipient({ _id: token, platform, way, replacedBy }: FoundDevice): FoundRecipient {
+  const fields = {
+    ...(way !== undefined && { way }),
+    ...(replacedBy !== undefined && { replacedBy }),
+  };
+  return { token, platform, ...fields };
 }
 
 /** Lookups on the way of a push and of a connect; those of the same moment share a query. */
@@ -95,7 +107,7 @@ function createRecipientLookups(devices: Devices) {
           ? { _id: tokens[0] ?? '' }
           : { _id: { $in: tokens }, app: { $in: apps } },
         // All in one batch of the cursor: the default of 101 would cost a second round trip.
-        { projection: { app: 1, platform: 1, way: 1, deletedAt: 1 }, batchSize: tokens.length + 1 },
+        { projection: FOUND_FIELDS, batchSize: tokens.length + 1 },
       )
       .toArray();
 
@@ -162,7 +174,7 @@ function createRecipientLookups(devices: Devices) {
 
   return {
     /** Finds one device of an app; undefined when it is absent, deleted or another app's. */
-    async findRecipient(app: string, token: string): Promise<Recipient | undefined> {
+    async findRecipient(app: string, token: string): Promise<FoundRecipient | undefined> {
       const device = await findBatched({ app, token });
       return device === undefined || device.deletedAt !== undefined
         ? undefined

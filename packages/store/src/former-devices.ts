@@ -30,7 +30,13 @@ export const IS_HOLDER = { 'provider.formerOf': { $exists: false } } as const;
 const ROWS_PER_READ = 100;
 
 /** The fields of a former device by which it is cleared. */
-export const FORMER_FIELDS = { app: 1, provider: 1, replacedBy: 1, deletedAt: 1 } as const;
+export const FORMER_FIELDS = {
+  app: 1,
+  platform: 1,
+  provider: 1,
+  replacedBy: 1,
+  deletedAt: 1,
+} as const;
 export type FormerDevice = Pick<DeviceDocument, '_id' | keyof typeof FORMER_FIELDS>;
 
 /**
@@ -99,27 +105,41 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
     return holder;
   }
 
-  /** Subscribes the successor to the topics of a former device, as many as it may have. */
+  /**
+   * Subscribes the successor to the topics of a former device, as many as it may have, if it is of the same platform.
+   *
+   * @returns those of these topics that the successor has now
+   */
   async function addTopics(
-    app: string,
+    { app, platform }: FormerDevice,
     topics: readonly string[],
-    { _id: token, platform }: Successor,
-  ): Promise<void> {
+    successor: Successor,
+  ): Promise<string[]> {
+    if (topics.length === 0 || successor.platform !== platform) return [];
+    const token = successor._id;
     const own = new Set(await subscriptions.listTopics(token));
-    const added = topics.filter((topic) => !own.has(topic));
     const room = Math.max(0, LIMITS.topicsPerDevice - own.size);
-    await subscriptions.subscribe(app, { token, platform }, added.slice(0, room));
+    const added = topics.filter((topic) => !own.has(topic)).slice(0, room);
+    await subscriptions.subscribe(app, { token, platform }, added);
+    return [...topics.filter((topic) => own.has(topic)), ...added];
   }
 
   return {
-    /** Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent. */
-    async handOver(former: FormerDevice): Promise<Cleared> {
+    /**
+     * Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent.
+     *
+     * @returns what may go on, and whether topics stay with it
+     */
+    async handOver(former: FormerDevice): Promise<Cleared & { hasTopics: boolean }> {
       const { _id, app, provider } = former;
-      const nothing = { pushes: [], fallbacks: [] };
+      const nothing = { pushes: [], fallbacks: [], hasTopics: false };
       const successor = await findSuccessor(former);
       if (successor === undefined) return nothing;
+      // Its own former devices are those of its successor: a chain of them would take long to delete.
+      await devices.updateMany({ app, replacedBy: _id }, { $set: { replacedBy: successor._id } });
       const topics = await subscriptions.listTopics(_id);
-      if (topics.length > 0) await addTopics(app, topics, successor);
+      const moved = await addTopics(former, topics, successor);
+      const hasTopics = moved.length < topics.length;
       failpoint('topics-added', _id);
       // A successor that was deleted or replaced meanwhile is cleared again: it may have got these topics, or this former
       // device, since it was cleared.
@@ -127,12 +147,12 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
         { _id: successor._id, $or: [{ deletedAt: { $exists: true } }, IS_FORMER] },
         { $set: { leaving: true } },
       );
-      await subscriptions.unsubscribe(app, _id, topics);
+      await subscriptions.unsubscribe(app, _id, moved);
       // Only devices with an FCM address have an inbox.
-      if (provider?.channel !== 'fcm') return nothing;
+      if (provider?.channel !== 'fcm') return { ...nothing, hasTopics };
       const cleared = await offerRows({ db, ...collaborators }, former);
       failpoint('rows-offered', _id);
-      return cleared;
+      return { ...cleared, hasTopics };
     },
   };
 }

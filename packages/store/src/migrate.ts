@@ -123,7 +123,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       partialFilterExpression: { 'provider.address': { $exists: true } },
     },
     {
-      key: { app: 1, deviceIdHash: 1 },
+      key: { app: 1, deviceIdHash: 1, registeredAt: 1 },
       partialFilterExpression: { deviceIdHash: { $exists: true } },
     },
     { key: { replacedBy: 1 }, partialFilterExpression: { replacedBy: { $exists: true } } },

@@ -140,8 +140,15 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'devices.markConnected': on({ devices: device({ uninstalled: true }) }, (store) =>
     store.devices.markConnected('device1'),
   ),
+  'devices.restore': on(
+    { devices: device({ replacedBy: 'device2', provider: { ...ADDRESS, since: NOW } }) },
+    (store) => store.devices.restore(APP, 'device1'),
+  ),
   'devices.touch': on({ devices: device() }, (store) =>
     store.devices.touch([{ token: 'device1', at: inAnHour().getTime() }]),
+  ),
+  'deletedDevices.clearAgain': on({ devices: device({ replacedBy: 'device2' }) }, (store) =>
+    store.deletedDevices.clearAgain('device1'),
   ),
   'deletedDevices.markDeleted': on({ devices: device({ provider: ADDRESS }) }, (store) =>
     store.deletedDevices.markDeleted(APP, 'device1'),

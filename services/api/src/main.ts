@@ -167,6 +167,7 @@ function createFeatures(
     registrationRoutes(routing, deviceStore, {
       tenantStore: store,
       clearDevices: createClearing(deviceStore),
+      disconnect: presence.disconnect,
       authKeys: env.DEVICE_AUTH_KEYS,
       rateLimits,
       outageWatch,

@@ -43,6 +43,22 @@ export async function checkDevice(
  */
 export async function authenticateDevice(
   store: Pick<Store, 'devices'>,
+  context: DeviceAuthContext,
+  token: string,
+  auth: string,
+): Promise<ConnectingDevice> {
+  const device = await authenticateInstallation(store, context, token, auth);
+  if (!hasCredentials(device)) throw new ApiError('INVALID_DEVICE_AUTH');
+  return device;
+}
+
+/**
+ * Returns the device that a token and auth belong to, also if it is a former one: its installation may prove to be it.
+ *
+ * @throws ApiError INVALID_DEVICE_AUTH; any other error if the lookup fails
+ */
+export async function authenticateInstallation(
+  store: Pick<Store, 'devices'>,
   { authKeys, outageWatch }: DeviceAuthContext,
   token: string,
   auth: string,
@@ -52,7 +68,8 @@ export async function authenticateDevice(
     outageWatch.noteFailure(error);
     throw error;
   });
-  if (!hasCredentials(device)) throw new ApiError('INVALID_DEVICE_AUTH');
+  if (device === undefined || device.deletedAt !== undefined)
+    throw new ApiError('INVALID_DEVICE_AUTH');
   const isAuthenticated =
     isDeviceAuth(authKeys, token, auth) || matchesAuthDigest(device.authDigest, auth);
   if (!isAuthenticated) throw new ApiError('INVALID_DEVICE_AUTH');

@@ -4,19 +4,26 @@ import type { ProviderAddress } from '@carillon/core/channels';
 import { createDeviceAuth, type DeviceAuthKeys } from '@carillon/core/device-auth';
 import { invalidParameter, validate } from '@carillon/core/validate';
 import { type AllowedPushHost, parsePushEndpoint } from '@carillon/core/web-push-endpoint';
+import { resultWithin } from '@carillon/core/with-timeout';
 import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { ClearDevices } from '@carillon/store/delete-device';
 import { DeletedDeviceError } from '@carillon/store/device-registration';
+import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { RateLimits } from '../http/rate-limits.ts';
-import { authenticateDevice, type DeviceAuthContext } from './check-device.ts';
+import { authenticateInstallation, type DeviceAuthContext } from './check-device.ts';
 import { findAppByIdOrName } from './find-app.ts';
 import type { OutageWatch } from './outage-watch.ts';
 import { type PhoneAddress, type RegisterRequest, registerRequest } from './schema.ts';
 
+/** Maximum time for which a registration waits for the devices that it has replaced: they may have many topics and pushes. */
+const MAX_CLEARING_MS = 1_000;
+
 /** Parts of the process, besides the store, that registering uses. */
 export interface RegisterContext extends DeviceAuthContext {
   clearDevices: ClearDevices;
+  /** Closes the connection of a device; throws if Redis fails. */
+  disconnect: (token: string) => Promise<void>;
   authKeys: DeviceAuthKeys;
   rateLimits: Pick<RateLimits, 'countRegistration'>;
   outageWatch: Pick<OutageWatch, 'isHealthy'> & DeviceAuthContext['outageWatch'];
@@ -32,7 +39,7 @@ export interface RegisterContext extends DeviceAuthContext {
  * @throws ApiError INVALID_PARAM, INVALID_APP_ID, REGISTRATION_CLOSED, RATE_LIMIT_EXCEEDED, SERVICE_UNAVAILABLE
  */
 export async function registerDevice(
-  store: Pick<Store, 'apps' | 'devices' | 'suspensions'>,
+  store: Pick<Store, 'apps' | 'credentials' | 'devices' | 'suspensions'>,
   context: RegisterContext,
   value: unknown,
   address: string,
@@ -49,14 +56,33 @@ export async function registerDevice(
   await context.rateLimits.countRegistration(address, app);
   const { deviceId } = request;
   const deviceIdHash = deviceId === undefined ? undefined : hashDeviceId(app._id, deviceId);
-  const options = { usesFcm: usesFcmForAndroid(app), deviceIdHash };
+  const options = { usesFcm: await canUseFcm(store, app), deviceIdHash };
   const known = await findKnownDevice(store, context, app._id, request, deviceIdHash);
   const renewed =
     known === undefined ? undefined : await renewDevice(store, app._id, known, provider, options);
   const { token, replaced } =
     renewed ?? (await store.devices.register(app._id, request.platform, provider, options));
-  await context.clearDevices(app._id, replaced);
+  await clearReplaced(context, app._id, replaced);
   return { token, auth: createDeviceAuth(context.authKeys, token) };
+}
+
+/** Checks whether an app sends to Android devices over FCM: former ones are reached by nothing else. */
+export async function canUseFcm(
+  { credentials }: Pick<Store, 'credentials'>,
+  app: AppDocument | undefined,
+): Promise<boolean> {
+  return app !== undefined && usesFcmForAndroid(app) && credentials.has(app._id, 'fcm');
+}
+
+/** Disconnects replaced devices and clears them, for a second at most: the scheduler does the rest. */
+export async function clearReplaced(
+  { clearDevices, disconnect }: Pick<RegisterContext, 'clearDevices' | 'disconnect'>,
+  app: string,
+  replaced: readonly string[],
+): Promise<void> {
+  // If Redis fails, its gateway closes it at its next ping.
+  for (const token of replaced) void disconnect(token).catch(() => undefined);
+  await resultWithin(clearDevices(app, replaced), MAX_CLEARING_MS, undefined);
 }
 
 /** Hashes an installation's own id: different in each app. */
@@ -78,7 +104,9 @@ async function findKnownDevice(
   deviceIdHash: string | undefined,
 ): Promise<string | undefined> {
   if (token !== undefined && auth !== undefined) {
-    const device = await authenticateDevice(store, context, token, auth).catch(ignoreRejection);
+    const device = await authenticateInstallation(store, context, token, auth).catch(
+      ignoreRejection,
+    );
     if (device?.app === app && device.platform === platform) return token;
   }
   if (deviceIdHash === undefined) return undefined;
@@ -89,7 +117,7 @@ function ignoreRejection(error: unknown): undefined {
   if (!(error instanceof ApiError)) throw error;
 }
 
-/** Writes a device's new address; returns undefined if it was deleted or replaced since it was found. */
+/** Writes a device's new address, also if it is a former one; returns undefined if it was deleted since it was found. */
 async function renewDevice(
   { devices }: Pick<Store, 'devices'>,
   ...[app, token, ...rest]: Parameters<Store['devices']['renew']>
@@ -97,9 +125,10 @@ async function renewDevice(
   try {
     return { token, replaced: await devices.renew(app, token, ...rest) };
   } catch (error) {
-    if (error instanceof DeletedDeviceError) return undefined;
-    throw error;
+    if (!(error instanceof DeletedDeviceError)) throw error;
   }
+  if (!(await devices.restore(app, token))) return undefined;
+  return { token, replaced: await devices.renew(app, token, ...rest) };
 }
 
 function parseProviderAddress(

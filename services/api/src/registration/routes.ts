@@ -1,7 +1,5 @@
 import { ApiError } from '@carillon/core/api-error';
 import { validate } from '@carillon/core/validate';
-import { usesFcmForAndroid } from '@carillon/store/apps';
-import type { ClearDevices } from '@carillon/store/delete-device';
 import { AddressConflictError, DeletedDeviceError } from '@carillon/store/device-registration';
 import type { Store } from '@carillon/store/store';
 import type { RequestHandler } from 'express';
@@ -10,10 +8,16 @@ import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { subscribe, unsubscribe } from '../topics/subscribe.ts';
 import { changeDeviceTopics } from './change-device-topics.ts';
-import { authenticateDevice, checkDevice, type DeviceAuthContext } from './check-device.ts';
+import { authenticateDevice, checkDevice } from './check-device.ts';
 import { findAppByIdOrName } from './find-app.ts';
 import type { OutageWatch } from './outage-watch.ts';
-import { parsePhoneAddress, type RegisterContext, registerDevice } from './register-device.ts';
+import {
+  canUseFcm,
+  clearReplaced,
+  parsePhoneAddress,
+  type RegisterContext,
+  registerDevice,
+} from './register-device.ts';
 import { deviceTokenRequest, type PhoneAddress, publicKeyQuery } from './schema.ts';
 
 /** Parts of the process, besides the store, that the device endpoints use. */
@@ -113,8 +117,8 @@ async function getPublicKey(
  * @throws ApiError INVALID_PARAM, INVALID_DEVICE_AUTH
  */
 async function setAddress(
-  store: Pick<Store, 'apps' | 'devices'>,
-  context: DeviceAuthContext & { clearDevices: ClearDevices },
+  store: Pick<Store, 'apps' | 'credentials' | 'devices'>,
+  context: RegisterContext,
   value: unknown,
 ): Promise<{ success: true }> {
   const { token, auth, ...fields } = validate(deviceTokenRequest, value);
@@ -123,10 +127,10 @@ async function setAddress(
     throw new ApiError('INVALID_PARAM', 'Only Android and iOS devices have a push token.');
   if (platform === 'android' && hasAppleField(fields))
     throw new ApiError('INVALID_PARAM', 'An Android device has an "fcmToken" only.');
-  const usesFcm = usesFcmForAndroid(await store.apps.find(app));
+  const usesFcm = await canUseFcm(store, await store.apps.find(app));
   const address = parsePhoneAddress(platform, fields);
   const replaced = await store.devices.setAddress(app, token, address, { usesFcm });
-  await context.clearDevices(app, replaced);
+  await clearReplaced(context, app, replaced);
   return { success: true };
 }
 

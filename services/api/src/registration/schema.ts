@@ -84,6 +84,13 @@ const subscription = z
 
 const appName = z.string().min(1).max(255).optional();
 
+/** Refused if it is not well-formed: its hash is of UTF-8, where all lone surrogates are the same. */
+const deviceId = z
+  .string()
+  .min(16)
+  .max(128)
+  .refine((text) => text.isWellFormed(), 'must be well-formed Unicode');
+
 /** Fields by which an installation shows that it is a device which is registered already. */
 const proofFields = {
   token: z.string().optional().meta({
@@ -92,7 +99,7 @@ const proofFields = {
   auth: z.string().optional().meta({
     description: 'Auth key of that device. If the two are not valid, they are ignored.',
   }),
-  deviceId: z.string().min(16).max(128).optional().meta({
+  deviceId: deviceId.optional().meta({
     description:
       'Secret of the installation that outlives the app, for instance a random text in the keychain, or `ANDROID_ID`. Whoever knows it is the device: it finds the device again, and gets its credentials. Only a hash is stored.',
   }),

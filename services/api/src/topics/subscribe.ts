@@ -3,7 +3,7 @@ import { ApiError } from '@carillon/core/api-error';
 import { newClaimId } from '@carillon/core/ids';
 import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
 import { validate } from '@carillon/core/validate';
-import type { Recipient } from '@carillon/store/device-ways';
+import type { FoundRecipient } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import { ALL_TOPICS, subscribeRequest, unsubscribeRequest } from './schema.ts';
 
@@ -17,9 +17,14 @@ const UNLOCKED_TOPICS = 200;
 /** Interval between two attempts to get the lock; all attempts together stay within the deadline of a request. */
 const LOCK_RETRY_MS = 20;
 const MAX_LOCK_ATTEMPTS = 80;
+/** Maximum devices in a row that have replaced each other, and were not cleared yet. */
+const MAX_SUCCESSORS = 10;
 
 /** Collections that a change of subscriptions reads and writes. */
-export type SubscriptionStore = Pick<Store, 'devices' | 'subscriptions' | 'topicChangeLocks'>;
+export type SubscriptionStore = Pick<
+  Store,
+  'deletedDevices' | 'devices' | 'subscriptions' | 'topicChangeLocks'
+>;
 
 /**
  * Handles `POST /topics/subscribe` (specification 4.6).
@@ -32,20 +37,33 @@ export async function subscribe(
   value: unknown,
 ): Promise<{ success: true }> {
   const { token, topics } = validate(subscribeRequest, value);
+  await runInSequence(token, async () => {
+    const device = await addTopics(store, app, token, topics);
+    // They are for its successor.
+    if (device.replacedBy !== undefined) await store.deletedDevices.clearAgain(token);
+  });
+  return { success: true };
+}
+
+async function addTopics(
+  store: SubscriptionStore,
+  app: string,
+  token: string,
+  topics: readonly string[],
+): Promise<FoundRecipient> {
   const countAfter = async (): Promise<number> =>
     new Set([...(await store.subscriptions.listTopics(token)), ...topics]).size;
-  await runInSequence(token, async () => {
-    // An error about the device comes first: the topics of another app's device are not disclosed.
-    const [device, count] = await Promise.all([requireDevice(store, app, token), countAfter()]);
-    checkLimit(count);
-    if (count <= UNLOCKED_TOPICS) return store.subscriptions.subscribe(app, device, topics);
-    // Calls of one device to several processes at once would each pass the check of the limit.
+  // An error about the device comes first: the topics of another app's device are not disclosed.
+  const [device, count] = await Promise.all([requireDevice(store, app, token), countAfter()]);
+  checkLimit(count);
+  if (count <= UNLOCKED_TOPICS) await store.subscriptions.subscribe(app, device, topics);
+  // Calls of one device to several processes at once would each pass the check of the limit.
+  else
     await withTopicLock(store, token, async () => {
       checkLimit(await countAfter());
       await store.subscriptions.subscribe(app, device, topics);
     });
-  });
-  return { success: true };
+  return device;
 }
 
 function checkLimit(topics: number): void {
@@ -96,10 +114,16 @@ export async function unsubscribe(
   value: unknown,
 ): Promise<{ success: true }> {
   const { token, topics } = validate(unsubscribeRequest, value);
-  await requireDevice(store, app, token);
-  const isAll = topics[0] === ALL_TOPICS;
-  const removed = isAll ? await store.subscriptions.listTopics(token) : topics;
-  await store.subscriptions.unsubscribe(app, token, removed);
+  let device: FoundRecipient | undefined = await requireDevice(store, app, token);
+  // The topics of a former device are with its successor.
+  for (let hops = 0; device !== undefined && hops < MAX_SUCCESSORS; hops += 1) {
+    const isAll = topics[0] === ALL_TOPICS;
+    const removed = isAll ? await store.subscriptions.listTopics(device.token) : topics;
+    await store.subscriptions.unsubscribe(app, device.token, removed);
+    const replacedBy: string | undefined = device.replacedBy;
+    device =
+      replacedBy === undefined ? undefined : await store.devices.findRecipient(app, replacedBy);
+  }
   return { success: true };
 }
 
@@ -107,7 +131,7 @@ async function requireDevice(
   { devices }: Pick<Store, 'devices'>,
   app: string,
   token: string,
-): Promise<Recipient> {
+): Promise<FoundRecipient> {
   const device = DEVICE_TOKEN.test(token) ? await devices.findRecipient(app, token) : undefined;
   if (device === undefined) throw new ApiError('INVALID_DEVICE_TOKEN');
   return device;

@@ -44,12 +44,18 @@ export async function scheduleFallback(
   const dueAtMs = inInbox.length === 0 ? undefined : await findDueMs(resources, push);
   const tried = dueAtMs === undefined ? offered : [...inInbox, ...offered];
   if (tried.length === 0) return new Set();
-  const reachable = await store.devices.filterWithFcmToken(push.app, tried);
+  const isOffered = new Set(offered);
+  // Those that do not go by MQTT any more are due at once, whatever the delay.
+  const isInTime = dueAtMs === undefined || dueAtMs < push.sendUntil.getTime();
+  const found = await store.devices.filterWithFcmToken(push.app, tried);
+  const reachable = found.filter(
+    ({ token, way }) => isInTime || way === 'fcm' || isOffered.has(token),
+  );
   if (reachable.length > 0) {
     const nowMs = store.clock.now();
     const times = { dueAtMs: dueAtMs ?? nowMs, nowMs };
     const of = { id, push: push._id, app: push.app, recipients: reachable };
-    const batch = createFallbackBatch({ ...of, ...times, offered: new Set(offered) });
+    const batch = createFallbackBatch({ ...of, ...times, offered: isOffered });
     failpoint('fallback');
     await store.batches.insertIfAbsent([batch]);
     failpoint('fallback-inserted');
@@ -62,7 +68,7 @@ export async function scheduleFallback(
   return new Set(offered.filter((token) => !stored.has(token)));
 }
 
-/** Returns when recipients that have not acknowledged are due over FCM; undefined if they are not sent over it. */
+/** Returns when recipients that have not acknowledged are due over FCM; undefined if the app does not use it. */
 async function findDueMs(
   { getAppSettings }: FallbackResources,
   push: SendablePush,
@@ -70,8 +76,7 @@ async function findDueMs(
   const { fcm } = await getAppSettings(push.app);
   if (fcm === undefined) return undefined;
   const startMs = (push.dueAt ?? push.acceptedAt).getTime();
-  const dueAtMs = startMs + (fcm === 'first' ? 0 : fcm * 1_000);
-  return dueAtMs < push.sendUntil.getTime() ? dueAtMs : undefined;
+  return startMs + (fcm === 'first' ? 0 : fcm * 1_000);
 }
 
 /** Ends recipients of a fallback that have acknowledged since, or got a newer push of the collapse key. */

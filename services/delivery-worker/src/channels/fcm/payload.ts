@@ -93,7 +93,7 @@ function readShownTexts(push: ProviderPush): { title?: string; body?: string } |
 }
 
 function isText(value: unknown): value is string {
-  return typeof value === 'string' && value !== '';
+  return typeof value === 'string' && value !== '' && value.isWellFormed();
 }
 
 function measureBytes(data: Record<string, string>, notification: object | undefined): number {
