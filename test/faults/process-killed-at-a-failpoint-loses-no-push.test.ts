@@ -269,7 +269,16 @@ test.each([3, 1_500])(
 describe('an API that is killed while a phone registers its address again', () => {
   const devices = () => set.mongo.db.collection<DeviceDocument>('devices');
   const apps = () => set.mongo.db.collection<AppDocument>('apps');
-  const useFcm = (fcm: number | null) => apps().updateOne({ _id: set.dev.app }, { $set: { fcm } });
+  /** Former phones are reached by FCM, for which the app has a credential: one that no worker can open. */
+  async function useFcm(fcm: number | null): Promise<void> {
+    const { app } = set.dev;
+    await apps().updateOne({ _id: app }, { $set: { fcm } });
+    const credentials = set.mongo.db.collection<{ _id: string }>('credentials');
+    const _id = `${app}:fcm`;
+    await credentials.deleteOne({ _id });
+    const document = { _id, app, channel: 'fcm', about: {}, revision: 'one' };
+    if (fcm !== null) await credentials.insertOne(document);
+  }
   beforeAll(() => useFcm(0));
   afterAll(() => useFcm(null));
 
