@@ -122,6 +122,7 @@ export function createAnswerReport(
   return async () => {
     const sent: number[] = [];
     const refused: { token: string; code: number }[] = [];
+    const answered: number[] = [];
     for (const [position, code] of outcomes.entries()) {
       if (reported.has(position)) continue;
       const token = tokens[position] ?? '';
@@ -130,27 +131,27 @@ export function createAnswerReport(
       else if (hasBit(full, position) && isFailure(code))
         refused.push({ token, code: failureCode('inbox-full') });
       else continue;
-      reported.add(position);
+      answered.push(position);
     }
-    if (sent.length + refused.length === 0) return;
-    const sentTokens = sent.map((position) => tokens[position] ?? '');
+    if (answered.length === 0) return;
+    const tokenAt = (position: number) => tokens[position] ?? '';
     // The batch that it is for has its id without the suffix.
     const primary = id.slice(0, -1);
     const { _id, collapse } = push;
-    const answers = { push: _id, sent: sentTokens, refused, done: [], rowIds: [] };
+    const answers = { push: _id, sent: sent.map(tokenAt), refused, done: [], rowIds: [] };
     await store.receipts.recordFallback(primary, answers);
     // Read after the answers are written: a device that becomes a former one meanwhile has its rows ended by its clearing.
-    const done = await filterEnding(sentTokens);
-    if (done.length === 0) return;
+    const withRow = sent.filter((position) => !hasBit(full, position));
+    const done = await filterEnding(withRow.map(tokenAt));
     const rowIds = done.map((token) =>
       rowId({ token, push: _id, ...(collapse !== undefined && { collapse }) }),
     );
-    await store.receipts.recordFallback(primary, {
-      push: _id,
-      sent: [],
-      refused: [],
-      done,
-      rowIds,
-    });
+    if (done.length > 0)
+      await store.receipts.recordFallback(primary, {
+        ...{ push: _id, sent: [], refused: [] },
+        ...{ done, rowIds },
+      });
+    // Only what is written: after a failure the next call writes it again.
+    for (const position of answered) reported.add(position);
   };
 }
