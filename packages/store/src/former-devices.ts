@@ -136,7 +136,11 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
       const successor = await findSuccessor(former);
       if (successor === undefined) return nothing;
       // Its own former devices are those of its successor: a chain of them would take long to delete.
-      await devices.updateMany({ app, replacedBy: _id }, { $set: { replacedBy: successor._id } });
+      // The successor is none of them, though this device may have proved itself and replaced it meanwhile.
+      await devices.updateMany(
+        { _id: { $ne: successor._id }, app, replacedBy: _id },
+        { $set: { replacedBy: successor._id } },
+      );
       const topics = await subscriptions.listTopics(_id);
       const moved = await addTopics(former, topics, successor);
       const hasTopics = moved.length < topics.length;
@@ -180,7 +184,7 @@ async function offerRows(
       const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
       await receipts.recordFallback(work, { push, ...ended });
     }
-    const hurried = await hurryFallbacks(db, rows);
+    const hurried = await hurryFallbacks(db, token, rows);
     const nowMs = clock.now();
     const documents = unoffered.map(({ work: id, push }) =>
       createFallbackBatch({ id, push, app, recipients: [{ token }], dueAtMs: nowMs, nowMs }),
@@ -195,13 +199,17 @@ async function offerRows(
 }
 
 /** Makes the fallbacks due that were created for this device alone, and are due later. Returns their ids. */
-async function hurryFallbacks(db: Db, rows: readonly InboxDocument[]): Promise<string[]> {
+async function hurryFallbacks(
+  db: Db,
+  token: string,
+  rows: readonly InboxDocument[],
+): Promise<string[]> {
   const batches = db.collection<BatchDocument>('batches');
   const waiting = await batches
     .find(
       {
         _id: { $in: rows.map(({ work }) => fallbackBatchId(work)) },
-        ...{ 'work.n': 1, 'work.state': 'ready', 'work.tries': 0 },
+        ...{ 'work.tokens': token, 'work.state': 'ready', 'work.tries': 0 },
       },
       { projection: { _id: 1 }, batchSize: rows.length + 1 },
     )

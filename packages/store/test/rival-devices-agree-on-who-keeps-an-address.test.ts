@@ -402,11 +402,17 @@ test('a connect that was begun before changes nothing of a former device', async
 });
 
 test.each<
-  [what: string, work: Partial<Batch>, fallback: 'closed' | 'ready' | undefined, offered: boolean]
+  [
+    what: string,
+    work: Partial<Batch>,
+    fallback: 'closed' | 'ready' | 'of another' | undefined,
+    offered: boolean,
+  ]
 >([
   ['is closed and has no fallback', { state: 'closed' }, undefined, true],
   ['is closed and has a fallback', { state: 'closed' }, 'closed', false],
   ['is closed and has a fallback for later', { state: 'closed' }, 'ready', true],
+  ['is closed and has one for another recipient', { state: 'closed' }, 'of another', false],
   ['is open, so that its worker makes the fallback', { state: 'ready' }, undefined, false],
   ['FCM has accepted', { state: 'closed', sent: { 0: 1 } }, 'closed', false],
 ])(
@@ -423,9 +429,11 @@ test.each<
     await db.collection<InboxDocument>('inbox').insertOne(row);
     if (fallback !== undefined) {
       const times = { dueAtMs: Date.now() + 3_600_000, nowMs: Date.now() };
-      const of = { id: push, push, app: APP, recipients: [{ token }] };
-      const later = createFallbackBatch({ ...of, ...times });
-      await batches.insertOne({ ...later, work: { ...later.work, state: fallback } });
+      const isOfAnother = fallback === 'of another';
+      const recipients = [{ token: isOfAnother ? 'another' : token }];
+      const later = createFallbackBatch({ id: push, push, app: APP, recipients, ...times });
+      const state = isOfAnother ? 'ready' : fallback;
+      await batches.insertOne({ ...later, work: { ...later.work, state } });
     }
     await register(address, APP, store, true);
     const id = fallbackBatchId(push);
