@@ -342,7 +342,7 @@ describe('an API that is killed while a phone registers its address again', () =
       expect([await topicsOf(token), await topicsOf(next)]).toEqual([[], topics]);
       const fallbacks = set.mongo.db.collection('batches').find({ push: push.id });
       expect(await fallbacks.toArray()).toMatchObject([
-        { _id: fallbackBatchId(push.id), work: { channel: 'fcm', n: 1, tokens: token } },
+        { _id: fallbackBatchId(push.id, 0), work: { channel: 'fcm', n: 1, tokens: token } },
       ]);
     },
     LIMIT_MS,

@@ -10,7 +10,7 @@ import { processCounts } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
-import type { Recipient } from '@carillon/store/device-ways';
+import { isWithinReach, type Recipient } from '@carillon/store/device-ways';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
 import { PushIdInUse } from '@carillon/store/pushes';
@@ -231,7 +231,8 @@ async function resolveAudience(
   request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
   usesFcm: boolean,
 ): Promise<Audience> {
-  const tokenRecipients = await findTokenRecipients(store, app, request.tokens);
+  const found = await findTokenRecipients(store, app, request.tokens);
+  const tokenRecipients = found.filter((one) => isWithinReach(one, usesFcm));
   if (request.topics.length === 0) return createResolvedAudience(tokenRecipients, usesFcm);
   const counters = await store.topics.findCounters(app, request.topics);
   const getSubscriberCount = (topic: string) => counters.get(topic)?.subscribers ?? 0;

@@ -65,6 +65,8 @@ export function pushIdFrom(ms: number): string {
   return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').padEnd(24, '0');
 }
 
+/** Characters of the id of a push. */
+const PUSH_ID_LENGTH = 24;
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
 /** Checks the format of a push id. */
@@ -105,22 +107,32 @@ export function batchId(pushId: string, sequence: number): string {
   return `${pushId}-${extraDigits === 0 ? '' : (9 + extraDigits).toString(36)}${digits}`;
 }
 
-/** Returns the id of the fallback batch: it tries another channel for recipients that have not acknowledged. One per batch. */
-export function fallbackBatchId(id: string): string {
-  return `${id}f`;
+/**
+ * Returns the id of a fallback batch: it tries another channel for recipients that have not acknowledged. A batch has one,
+ * and one more for each recipient that is added later.
+ *
+ * @param position of the recipient that is added
+ */
+export function fallbackBatchId(id: string, position?: number): string {
+  return `${id}f${position ?? ''}`;
 }
 
-/** Checks that an id is that of a fallback batch: all others end in a digit. */
+/** Checks that an id is that of a fallback batch: no other has the letter behind the id of its push. */
 export function isFallbackBatchId(id: string): boolean {
-  return isBatchId(id) && id.endsWith('f');
+  return id.includes('f', PUSH_ID_LENGTH);
+}
+
+/** Returns the id of the batch that a fallback batch is for. */
+export function primaryBatchId(fallbackId: string): string {
+  return fallbackId.slice(0, fallbackId.lastIndexOf('f'));
 }
 
 /** Returns the push of a batch. The id of an embedded batch is the id of its push. */
 export function pushIdOfBatch(id: string): string {
-  return id.slice(0, 24);
+  return id.slice(0, PUSH_ID_LENGTH);
 }
 
 /** Checks that an id is that of a separate batch, not of one embedded in its push. */
 export function isBatchId(id: string): boolean {
-  return id.length > 24;
+  return id.length > PUSH_ID_LENGTH;
 }

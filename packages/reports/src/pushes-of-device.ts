@@ -188,7 +188,7 @@ async function describe(
   if (ids.length === 0) return [];
   const [heads, fallbacks] = await Promise.all([
     readHeads(tables, app, [...byPush.keys()]),
-    readHolders(tables, token, ids.map(fallbackBatchId)),
+    readHolders(tables, token, [...found.values()].flatMap(fallbackIdsOf)),
   ]);
   const superseded = await findSuperseded(tables, token, ids, { heads, holders: found });
   return ids.flatMap((id) => {
@@ -198,11 +198,11 @@ async function describe(
     const codes = outcomeCodes(primary.work);
     if (superseded.has(id)) markSuperseded(codes, (position) => position === primary.position);
     const isSuperseded = codes[primary.position] === OUTCOMES.superseded;
-    const fallback = fallbacks.get(fallbackBatchId(id));
+    const tried = fallbackIdsOf(primary).flatMap((one) => fallbacks.get(one) ?? []);
     return [
       {
         push,
-        recipient: describeTried(token, codes, primary, ...(fallback ? [fallback] : [])),
+        recipient: describeTried(token, codes, primary, ...tried),
         status: {
           ...statusAt(primary.work, primary.position, id),
           ...(isSuperseded && { outcome: 'superseded' }),
@@ -211,6 +211,12 @@ async function describe(
     ];
   });
 }
+
+/** Lists the ids that a fallback with the recipient of a batch may have. */
+const fallbackIdsOf = ({ id, position }: RecipientBatch): string[] => [
+  fallbackBatchId(id),
+  fallbackBatchId(id, position),
+];
 
 async function readHeads(
   { pushes }: Tables,

@@ -19,6 +19,13 @@ export interface Recipient {
   platform: Platform;
   /** Absent: the way of the platform. */
   way?: Way;
+  /** Another device has registered its address: only its own copy of the address reaches it. */
+  isFormer?: boolean;
+}
+
+/** Checks whether a device can be reached. @param usesFcm whether its app uses FCM for Android */
+export function isWithinReach({ platform, isFormer }: Recipient, usesFcm: boolean): boolean {
+  return isFormer !== true || platform !== 'android' || usesFcm;
 }
 
 /**

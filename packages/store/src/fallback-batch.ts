@@ -7,6 +7,8 @@ import type { BatchDocument, DeferredEntry } from './documents.ts';
 interface FallbackRequest {
   /** Id of the MQTT batch, or of the push that holds it. */
   id: string;
+  /** Position of the only recipient in that batch, if it is added to those that the batch's fallback is for. */
+  position?: number;
   push: string;
   app: string;
   /** Those with an FCM token, in any order. Those that do not go by MQTT any more are due at once. */
@@ -19,11 +21,11 @@ interface FallbackRequest {
 }
 
 /**
- * Creates the fallback batch of an MQTT batch. Its id follows from that of the batch, so there is one. The inbox rows of the
+ * Creates a fallback batch of an MQTT batch. Its id follows from that of the batch, so there is one of each. The inbox rows of the
  * recipients stay, and stay responsible for them.
  */
 export function createFallbackBatch(request: FallbackRequest): BatchDocument {
-  const { id, push, app, offered, dueAtMs, nowMs } = request;
+  const { id, position: added, push, app, offered, dueAtMs, nowMs } = request;
   const recipients = request.recipients.toSorted((a, b) => (a.token < b.token ? -1 : 1));
   const tokens = recipients.map(({ token }) => token);
   const full: number[] = [];
@@ -34,7 +36,7 @@ export function createFallbackBatch(request: FallbackRequest): BatchDocument {
   }
   const isDueLater = later.length === tokens.length;
   return {
-    _id: fallbackBatchId(id),
+    _id: fallbackBatchId(id, added),
     push,
     app,
     from: tokens.at(0) ?? '',

@@ -1,6 +1,6 @@
 import { hasBit } from '@carillon/core/batch';
 import { failpoint } from '@carillon/core/failpoint';
-import { fallbackBatchId, isBatchId } from '@carillon/core/ids';
+import { fallbackBatchId, isBatchId, primaryBatchId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import type { Db, Document } from 'mongodb';
 import type { createBatches } from './batches.ts';
@@ -162,7 +162,7 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
 }
 
 /**
- * Offers the rows of a device to FCM: inserts a fallback batch for each whose batch is closed and has none. A batch that is
+ * Offers the rows of a device to FCM: inserts a fallback batch for each whose batch is closed and has none with the device. A batch that is
  * open gets its fallback from the worker that settles it, for all of its recipients. Rows of pushes that FCM has accepted
  * already end here: nobody acknowledges them any more.
  */
@@ -179,16 +179,17 @@ async function offerRows(
       .sort({ _id: 1 })
       .limit(ROWS_PER_READ)
       .toArray();
-    const { sent, unoffered } = await sortRows(db, rows);
+    const { sent, unoffered } = await sortRows(db, token, rows);
     for (const { _id: row, work, push } of sent) {
       const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
       await receipts.recordFallback(work, { push, ...ended });
     }
     const hurried = await hurryFallbacks(db, token, rows);
     const nowMs = clock.now();
-    const documents = unoffered.map(({ work: id, push }) =>
-      createFallbackBatch({ id, push, app, recipients: [{ token }], dueAtMs: nowMs, nowMs }),
-    );
+    const documents = unoffered.map(({ work: id, position, push }) => {
+      const recipients = [{ token }];
+      return createFallbackBatch({ id, position, push, app, recipients, dueAtMs: nowMs, nowMs });
+    });
     if (documents.length > 0) await batches.insertIfAbsent(documents);
     cleared.pushes.push(...sent.map(({ push }) => push));
     cleared.fallbacks.push(...documents.map(({ _id }) => _id), ...hurried);
@@ -208,7 +209,7 @@ async function hurryFallbacks(
   const waiting = await batches
     .find(
       {
-        _id: { $in: rows.map(({ work }) => fallbackBatchId(work)) },
+        _id: { $in: rows.flatMap(fallbackIdsOf) },
         ...{ 'work.tokens': token, 'work.state': 'ready', 'work.tries': 0 },
       },
       { projection: { _id: 1 }, batchSize: rows.length + 1 },
@@ -222,9 +223,18 @@ async function hurryFallbacks(
   return ids;
 }
 
-/** Finds the rows of closed batches that FCM has accepted as the fallback, and those whose batch has no fallback. */
+/** Lists the ids that a fallback with the recipient of a row may have. */
+function fallbackIdsOf({ work, position }: Pick<InboxDocument, 'work' | 'position'>): string[] {
+  return [fallbackBatchId(work), fallbackBatchId(work, position)];
+}
+
+/**
+ * Finds the rows of closed batches that FCM has accepted as the fallback, and those whose batch has no fallback with the
+ * device.
+ */
 async function sortRows(
   db: Db,
+  token: string,
   rows: readonly InboxDocument[],
 ): Promise<{ sent: InboxDocument[]; unoffered: InboxDocument[] }> {
   const ids = rows.map(({ work }) => work);
@@ -239,11 +249,17 @@ async function sortRows(
   const closed = new Map(lists.flat().map(({ _id, work }) => [_id, work?.sent ?? {}]));
   // Read after them: a fallback is inserted before its batch is closed.
   const fallbacks = await batches
-    .find({ _id: { $in: ids.map(fallbackBatchId) } }, { ...options, projection: { _id: 1 } })
+    .find(
+      {
+        _id: { $in: rows.flatMap(fallbackIdsOf) },
+        $expr: { $gte: [{ $indexOfBytes: ['$work.tokens', token] }, 0] },
+      },
+      { ...options, projection: { _id: 1 } },
+    )
     .toArray();
-  const existing = new Set(fallbacks.map(({ _id }) => _id));
+  const existing = new Set(fallbacks.map(({ _id }) => primaryBatchId(_id)));
   return {
     sent: rows.filter(({ work, position }) => hasBit(closed.get(work) ?? {}, position)),
-    unoffered: rows.filter(({ work }) => closed.has(work) && !existing.has(fallbackBatchId(work))),
+    unoffered: rows.filter(({ work }) => closed.has(work) && !existing.has(work)),
   };
 }

@@ -1,4 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
+import type { Channel } from '@carillon/core/channels';
 import { Binary, type Collection, type Document } from 'mongodb';
 import {
   type BatchHolder,
@@ -47,6 +48,8 @@ interface Release {
   delayMs: number;
   /** The worker was blocked until the lease had ended: the claim counts as lapsed (store/lapsed-claims). */
   hasLapsed?: boolean;
+  /** The batch goes on over this channel. */
+  channel?: Channel;
 }
 
 /** A claim that its worker releases. */
@@ -106,10 +109,10 @@ async function releaseAll(
   collection: Collection<BatchHolder>,
   releases: readonly ClaimRelease[],
 ): Promise<boolean[]> {
-  const groups = [true, false].map((isReported) =>
-    releases.filter(({ notify = false }) => notify === isReported),
+  const groups = Map.groupBy(releases, ({ notify = false, channel }) => `${notify} ${channel}`);
+  const counts = await Promise.all(
+    [...groups.values()].map((group) => releaseGroup(collection, group)),
   );
-  const counts = await Promise.all(groups.map((group) => releaseGroup(collection, group)));
   if (counts.reduce((sum, count) => sum + count) === releases.length)
     return releases.map(() => true);
   const ids = releases.map(({ id }) => id);
@@ -123,15 +126,14 @@ async function releaseAll(
 
 /**
  * Releases claims of one collection, and returns how many held. Events of all of these batches are reported to
- * webhooks, or of none.
+ * webhooks, or of none; all get the same channel, or keep theirs.
  */
 async function releaseGroup(
   collection: Collection<BatchHolder>,
   releases: readonly ClaimRelease[],
 ): Promise<number> {
-  if (releases.length === 0) return 0;
   const claims = releases.map(({ claim }) => claim);
-  const isReported = releases[0]?.notify === true;
+  const { notify: isReported = false, channel } = releases[0] ?? {};
   const filter = {
     _id: { $in: releases.map(({ id }) => id) },
     'work.claim': { $in: claims },
@@ -143,6 +145,7 @@ async function releaseGroup(
         $cond: ['$work.hurried', '$$NOW', fromNow(pick(releases.map(({ delayMs }) => delayMs)))],
       },
       'work.lapsed': buildReleasedCount(pick(releases.map(({ hasLapsed = false }) => hasLapsed))),
+      ...(channel !== undefined && { 'work.channel': channel }),
       // The outcomes so far are reported to webhooks: the batch may wait for its retry for hours.
       ...(isReported && { notify: NOTIFY_MARK }),
     })),

@@ -1,3 +1,4 @@
+import type { Channel } from '@carillon/core/channels';
 import type { Span } from '@carillon/core/tracing';
 import type { ClaimedBatch } from '@carillon/store/batch-table';
 import type { SendablePush } from '@carillon/store/sendable-push';
@@ -92,10 +93,17 @@ export interface Delivery {
   ): Promise<void>;
 }
 
+/** What a channel leaves of a batch. */
+export interface Rest {
+  /** Time after which it is tried again. */
+  retryAfterMs: number;
+  /** Some of its recipients are reached over this channel by now. */
+  channel?: Channel;
+}
+
 /**
- * Delivers a batch over one channel and records outcomes. Resolves when it can do no more: `done`, or the time after
- * which the rest is tried again.
+ * Delivers a batch over one channel and records outcomes. Resolves when it can do no more: `done`, or with what is left.
  */
 export type DeliverByChannel = (
   delivery: Delivery,
-) => Promise<{ done: true } | { done: false; retryAfterMs: number }>;
+) => Promise<{ done: true } | ({ done: false } & Rest)>;

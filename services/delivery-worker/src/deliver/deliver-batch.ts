@@ -18,7 +18,7 @@ import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './app-settings.ts';
 import { type BatchOutcomes, createBatchOutcomes } from './batch-outcomes.ts';
 import { describeEnd, startBatchSpan } from './batch-span.ts';
-import type { Deferral, DeliverByChannel, Delivery, LeasedBatch } from './channel.ts';
+import type { Deferral, DeliverByChannel, Delivery, LeasedBatch, Rest } from './channel.ts';
 import { createOutcomeCounter, type OutcomeCounter } from './count-outcomes.ts';
 import { findEarlierReceipts } from './earlier-receipts.ts';
 import { createAnswerReport, scheduleFallback, skipDelivered } from './fallback.ts';
@@ -166,7 +166,7 @@ async function deliverPush(
     return await deliverRun(resources, run);
   } catch (error) {
     // It would wait for the end of its lease, and its lapsed claim would count against it.
-    if (isOutage(error)) await releaseClaim(resources, run, OUTAGE_RETRY_MS);
+    if (isOutage(error)) await releaseClaim(resources, run, { retryAfterMs: OUTAGE_RETRY_MS });
     throw error;
   }
 }
@@ -176,13 +176,13 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
   const { push, batch, batchOutcomes, sendGate, suspected } = run;
   if (batch.work.fallback) await skipDelivered(resources.store, push, batch.work, batchOutcomes);
   await sendGate.skipSuperseded();
-  const retryAfterMs = await (suspected === undefined
+  const rest = await (suspected === undefined
     ? deliverOverChannel(resources, run)
     : deliverInTurn(resources, { ...run, suspected }));
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
-  if (retryAfterMs !== undefined) {
-    const isReleased = await releaseClaim(resources, run, retryAfterMs);
+  if (rest !== undefined) {
+    const isReleased = await releaseClaim(resources, run, rest);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
   const { tokens, outcomes } = batchOutcomes;
@@ -206,13 +206,17 @@ async function deliverRun(resources: DeliveryResources, run: Run): Promise<Batch
 async function releaseClaim(
   resources: DeliveryResources,
   run: Run,
-  delayMs: number,
+  { retryAfterMs: delayMs, channel }: Rest,
 ): Promise<boolean> {
   const { batch, batchOutcomes, outcomeCounter } = run;
   if (!outcomeCounter.hasCounted(batchOutcomes.outcomes))
     await saveProgress(resources, run, undefined);
   return writeWhileHeld(resources, batch, () =>
-    resources.store.batchTable.releaseClaim(batch, { delayMs, hasLapsed: batch.hasLapsed() }),
+    resources.store.batchTable.releaseClaim(batch, {
+      delayMs,
+      hasLapsed: batch.hasLapsed(),
+      ...(channel !== undefined && { channel }),
+    }),
   );
 }
 
@@ -244,9 +248,9 @@ function createResult(
 async function deliverInTurn(
   resources: DeliveryResources,
   run: Run & { suspected: SuspectedBatch },
-): Promise<number | undefined> {
+): Promise<Rest | undefined> {
   const { suspectedTurn } = resources;
-  if (suspectedTurn.isTaken) return OTHER_TURN_MS;
+  if (suspectedTurn.isTaken) return { retryAfterMs: OTHER_TURN_MS };
   suspectedTurn.isTaken = true;
   try {
     return await deliverOneByOne(resources, run);
@@ -259,26 +263,31 @@ async function deliverInTurn(
 async function deliverOneByOne(
   resources: DeliveryResources,
   run: Run & { suspected: SuspectedBatch },
-): Promise<number | undefined> {
+): Promise<Rest | undefined> {
   const { batch, batchOutcomes, suspected } = run;
   const { clock } = resources.store;
   if (suspected.failCause()) await saveProgress(resources, run, undefined);
   if (suspected.isRepeated()) await pause(REPEAT_PAUSE_MS);
   const mayGoOn = () => !batch.isClaimLost() && !batch.hasLapsed() && !resources.isStopping();
   const due = suspected.listDue(clock.now());
-  let retryAfterMs = due.length > TRIED_PER_TURN ? 0 : Number.POSITIVE_INFINITY;
+  const rest: Rest = { retryAfterMs: due.length > TRIED_PER_TURN ? 0 : Number.POSITIVE_INFINITY };
   for (const position of due.slice(0, TRIED_PER_TURN)) {
-    if (!mayGoOn()) return 0;
+    if (!mayGoOn()) return { retryAfterMs: 0 };
     suspected.beginTry(position);
     await saveProgress(resources, run, undefined);
-    if (batch.isClaimLost()) return 0;
-    const afterMs = await deliverOverChannel(resources, run);
-    retryAfterMs = Math.min(retryAfterMs, afterMs ?? retryAfterMs);
+    if (batch.isClaimLost()) return { retryAfterMs: 0 };
+    const restOfOne = await deliverOverChannel(resources, run);
+    if (restOfOne !== undefined) {
+      const { retryAfterMs } = rest;
+      Object.assign(rest, restOfOne);
+      rest.retryAfterMs = Math.min(retryAfterMs, restOfOne.retryAfterMs);
+    }
     suspected.endTry(batch.hasLapsed());
     await saveProgress(resources, run, undefined);
   }
   if (batchOutcomes.pending.size === 0) return undefined;
-  return Math.min(retryAfterMs, suspected.untilDueMs(clock.now()));
+  const untilDueMs = suspected.untilDueMs(clock.now());
+  return { ...rest, retryAfterMs: Math.min(rest.retryAfterMs, untilDueMs) };
 }
 
 /**
@@ -312,17 +321,17 @@ async function saveProgress(
   await run.reportAnswers?.();
 }
 
-/** Returns the milliseconds until the rest is tried again; undefined if every recipient has an outcome. */
+/** Returns what is left of the batch; undefined if every recipient has an outcome. */
 async function deliverOverChannel(
   resources: DeliveryResources,
   run: Run,
-): Promise<number | undefined> {
+): Promise<Rest | undefined> {
   const { store, channels } = resources;
   const { push, batch, batchOutcomes, sendGate, span } = run;
   if (!store.pushes.isSendable(push)) return recordUnsendable(push, batchOutcomes);
   // A worker that takes the channel's queue delivers it, or one of the newer release that made the batch.
   const deliver = channels[batch.work.channel];
-  if (deliver === undefined) return OTHER_WORKER_DELAY_MS;
+  if (deliver === undefined) return { retryAfterMs: OTHER_WORKER_DELAY_MS };
   failpoint('deliver', push.data);
   const result = await deliver({
     push,
@@ -336,7 +345,7 @@ async function deliverOverChannel(
   const currentPush = await readPush(store, push._id);
   if (currentPush === undefined || !store.pushes.isSendable(currentPush))
     return recordUnsendable(currentPush ?? push, batchOutcomes);
-  return result.done ? 0 : result.retryAfterMs;
+  return result.done ? { retryAfterMs: 0 } : result;
 }
 
 function toEntries(

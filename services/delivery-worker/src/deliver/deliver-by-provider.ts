@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { ProviderChannelName } from '@carillon/core/channels';
+import { type Channel, findChannel, type ProviderChannelName } from '@carillon/core/channels';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { type Failure, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { computeRetryDelayMs } from '@carillon/core/retry-policy';
@@ -70,6 +70,8 @@ interface Run {
   deferred: Map<number, Deferral>;
   /** Shortest wait among the remaining recipients. */
   waitMs: number;
+  /** Channel over which some of them are reached by now. */
+  nextChannel: Channel | undefined;
   /** The provider has deferred a recipient. */
   hasDeferred: boolean;
   progress: Progress;
@@ -83,10 +85,6 @@ interface Run {
 export function createDeliverByProvider(resources: ProviderResources): DeliverByChannel {
   return async (delivery) => {
     const clients = await resources.clientPool.acquire(delivery.push.app);
-    if (clients === undefined) {
-      recordAll(delivery, failureCode('channel-not-configured'));
-      return { done: true };
-    }
     try {
       if (clients.isAtCapacity()) return { done: false, retryAfterMs: AT_CAPACITY_WAIT_MS };
       return await (delivery.span === undefined
@@ -150,6 +148,7 @@ async function deliverWithClients(
     goneDevices: [],
     deferred,
     waitMs: Number.POSITIVE_INFINITY,
+    nextChannel: undefined,
     hasDeferred: false,
     progress,
   };
@@ -162,6 +161,8 @@ async function deliverWithClients(
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
     if (run.hasDeferred || delivery.pending.size < pendingBefore) await save();
+    if (run.nextChannel !== undefined)
+      return { done: false, retryAfterMs: 0, channel: run.nextChannel } as const;
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
   } catch (error) {
@@ -187,6 +188,7 @@ async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
   for (let round = 0; ; round += 1) {
     if (!(await run.delivery.maySend())) return false;
     run.waitMs = Number.POSITIVE_INFINITY;
+    run.nextChannel = undefined;
     const recipients = await findRecipients(run, clients);
     const maySend = await sendRound(run, recipients);
     if (run.delivery.pending.size === 0 || round === MAX_INLINE_ROUNDS) return maySend;
@@ -197,13 +199,17 @@ async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
   }
 }
 
-/** Finds the addresses of recipients that are due; recipients without one fail here. */
+/**
+ * Finds the addresses of recipients that are due. Those that are reached over another channel by now are left, and those that
+ * have no address fail here.
+ */
 async function findRecipients(run: Run, clients: ProviderClients): Promise<Recipient[]> {
   const {
     delivery,
     resources: { name, store },
   } = run;
   const { pending, tokens, push, recordOutcome } = delivery;
+  const isFallback = delivery.batch.work.fallback === true;
   const positions = [...pending].filter((position) => isDue(run, position));
   const pendingTokens = positions.map((position) => tokens[position] ?? '');
   const reachableDevices = await store.devices.findReachable(push.app, pendingTokens);
@@ -220,16 +226,12 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
       return [];
     }
     const address = device.provider;
-    if (address?.channel !== name) {
-      recordOutcome(position, failureCode('no-provider-address'));
-      return [];
-    }
-    const credentialClient = clients.findClient(address);
-    if (credentialClient === undefined) {
-      recordOutcome(
-        position,
-        failureCode(clients.hasCredentials() ? 'wrong-credential' : 'channel-not-configured'),
-      );
+    const credentialClient = address?.channel === name ? clients.findClient(address) : undefined;
+    if (address === undefined || credentialClient === undefined) {
+      const nextChannel = isFallback ? undefined : findNextChannel(device, name, clients);
+      if (nextChannel === undefined)
+        recordOutcome(position, failureCode(explainNoClient(device, name, clients)));
+      else run.nextChannel = nextChannel;
       return [];
     }
     return [
@@ -242,6 +244,32 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
       },
     ];
   });
+}
+
+/**
+ * Finds the channel over which a device is reached that has changed its address since its batch was made, or whose app has
+ * removed its credential: the channel of its address, or its inbox.
+ */
+function findNextChannel(
+  { platform, provider, replacedBy }: ReachableDevice,
+  name: ProviderChannelName,
+  clients: Pick<ProviderClients, 'hasCredentials'>,
+): Channel | undefined {
+  if (provider !== undefined && provider.channel !== name) return provider.channel;
+  // Nobody reads the inbox of a former device.
+  const hasInbox = findChannel(platform) === 'mqtt' && replacedBy === undefined;
+  const hasAddress = provider !== undefined && clients.hasCredentials();
+  return hasInbox && !hasAddress ? 'mqtt' : undefined;
+}
+
+/** Explains why no client sends to a device. */
+function explainNoClient(
+  { provider }: ReachableDevice,
+  name: ProviderChannelName,
+  clients: Pick<ProviderClients, 'hasCredentials'>,
+): Failure {
+  if (!clients.hasCredentials()) return 'channel-not-configured';
+  return provider?.channel === name ? 'wrong-credential' : 'no-provider-address';
 }
 
 /** Checks whether a recipient may be tried now; else its wait is taken into account. */
@@ -460,8 +488,4 @@ async function toProviderPush(
   if (name !== 'fcm') return providerPush;
   const { hasFcmNotification } = await getAppSettings(push.app);
   return { ...providerPush, hasFcmNotification };
-}
-
-function recordAll(delivery: Delivery, outcome: number): void {
-  for (const position of [...delivery.pending]) delivery.recordOutcome(position, outcome);
 }

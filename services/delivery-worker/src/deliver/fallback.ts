@@ -1,6 +1,6 @@
 import { hasBit } from '@carillon/core/batch';
 import { failpoint } from '@carillon/core/failpoint';
-import { fallbackBatchId } from '@carillon/core/ids';
+import { fallbackBatchId, primaryBatchId } from '@carillon/core/ids';
 import { failureCode, isFailure, OUTCOMES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
 import { createFallbackBatch } from '@carillon/store/fallback-batch';
@@ -135,8 +135,7 @@ export function createAnswerReport(
     }
     if (answered.length === 0) return;
     const tokenAt = (position: number) => tokens[position] ?? '';
-    // The batch that it is for has its id without the suffix.
-    const primary = id.slice(0, -1);
+    const primary = primaryBatchId(id);
     const { _id, collapse } = push;
     const answers = { push: _id, sent: sent.map(tokenAt), refused, done: [], rowIds: [] };
     await store.receipts.recordFallback(primary, answers);

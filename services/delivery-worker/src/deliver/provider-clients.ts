@@ -26,7 +26,7 @@ const MAX_IN_FLIGHT_PER_APP = 200;
 export interface ProviderClients {
   /** Finds the client for an address; undefined when none of the app's credentials is for it. */
   findClient(address: Address): CredentialClient | undefined;
-  /** False when the app's last credential of the channel was removed since. */
+  /** Checks whether the app has a credential of the channel. */
   hasCredentials(): boolean;
   /** Reads the app's credentials again. */
   refresh(): Promise<void>;
@@ -103,8 +103,8 @@ export function createProviderClientPool(options: ProviderClientOptions) {
   }
 
   return {
-    /** Resolves with an app's clients; undefined when the app has no credential of the channel. */
-    async acquire(app: string): Promise<ProviderClients | undefined> {
+    /** Resolves with an app's clients. */
+    async acquire(app: string): Promise<ProviderClients> {
       const entry = findOrCreateEntry(app);
       entry.inFlight += 1;
       const release = () => {
@@ -117,10 +117,6 @@ export function createProviderClientPool(options: ProviderClientOptions) {
       } catch (error) {
         release();
         throw error;
-      }
-      if (entry.current.length === 0) {
-        release();
-        return undefined;
       }
       return createProviderClients(entry, () => reload(app, entry), release);
     },

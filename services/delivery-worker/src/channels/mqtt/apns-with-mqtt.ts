@@ -68,7 +68,7 @@ export function createApnsWithMqtt(
     applyResults(delivery, await saveWhileWaiting(saved, dispatching));
     if (result.done || delivery.pending.size === 0) return { done: true };
     const waitedMs = performance.now() - apnsDoneAt;
-    return { done: false, retryAfterMs: Math.max(0, Math.ceil(result.retryAfterMs - waitedMs)) };
+    return { ...result, retryAfterMs: Math.max(0, Math.ceil(result.retryAfterMs - waitedMs)) };
   };
 }
 
