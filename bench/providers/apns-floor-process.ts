@@ -11,17 +11,14 @@ const PROVIDER_TOKEN_BYTES = 150;
 /** Sends the same request as node-apn, without node-apn. */
 serveSenderCommands(({ host, ports, ca }) => {
   const sendRequest = openBareHttp2(`https://${host}:${ports.apns}`, ca);
-  const { body, pushType, priority, expiry, collapseId } = encodeApns(PUSH, Date.now());
+  const { body, headers: own } = encodeApns(PUSH, { nowMs: Date.now() });
   const headers = {
     ':method': 'POST',
     ':scheme': 'https',
     ':authority': host,
     authorization: `bearer ${randomBytes(PROVIDER_TOKEN_BYTES).toString('base64url')}`,
     'apns-topic': 'com.example.app',
-    'apns-push-type': pushType,
-    'apns-priority': priority,
-    'apns-expiration': expiry,
-    'apns-collapse-id': collapseId,
+    ...own,
   };
   const tokenOf = appleTokens();
   return (count) =>

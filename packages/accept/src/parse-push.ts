@@ -7,6 +7,11 @@ import {
   readFieldText,
 } from '@carillon/core/json-text';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import {
+  findFieldFault,
+  PROVIDER_FIELDS,
+  type ProviderTexts,
+} from '@carillon/core/provider-fields';
 import { notification, type PushOptions, pickOptions } from '@carillon/core/push-options';
 import { invalidParameter, validate } from '@carillon/core/validate';
 import type { AppDocument, PushDocument } from '@carillon/store/documents';
@@ -48,16 +53,16 @@ const FOREIGN_FIELDS = new Map([
   ['ttl', 'use time_to_live'],
   ['contents', 'use data or notification.body'],
   ['include_aliases', 'use to'],
-  ['priority', 'there is no such field'],
-  ['image', 'put it into data'],
-  ['android', 'Android devices get data'],
-  ['apns', 'use notification'],
+  ['image', 'use fcm.notification.image'],
+  ['android', 'use fcm.android'],
+  ['webpush', 'use web_push'],
   ['message', 'put its fields at the top level'],
-  ['notification.image', 'put it into data'],
+  ['notification.image', 'use fcm.notification.image'],
+  ['notification.subtitle', 'use apns.payload.aps.alert'],
 ]);
 /** Fields of `data` that a channel replaces by its own. */
 const REPLACED_FIELDS = {
-  aps: 'ours for iOS devices',
+  aps: 'ours for iOS devices; use apns.payload',
   _pushyId: 'ours for iOS devices and browsers',
   _pushyCollapseKey: 'collapse_key for browsers',
 } as const;
@@ -98,6 +103,8 @@ function readRequest(body: JsonBody, app: PushSettings, nowMs: number): PushRequ
   if (payload === undefined) return invalidParameter('data', 'must be an object');
   const limit = app.payloadLimit ?? LIMITS.payloadCharacters;
   if (payload.length > limit) return payloadTooLong(payload.length, limit);
+  const texts = readProviderTexts(body);
+  if (texts instanceof ApiError) return texts;
   const dueAtMs = parseSchedule(fields.schedule, nowMs);
   if (dueAtMs instanceof ApiError) return dueAtMs;
   return {
@@ -105,12 +112,39 @@ function readRequest(body: JsonBody, app: PushSettings, nowMs: number): PushRequ
     data: payload,
     timeToLiveSeconds: fields.time_to_live ?? LIMITS.timeToLiveDefault,
     ...(dueAtMs !== undefined && { dueAtMs }),
-    options: pickOptions(fields),
+    options: pickOptions(fields, texts),
   };
 }
 
+/** Reads the objects that are merged over what the channels make: null in them removes a field, so it stays. */
+function readProviderTexts({ text, value }: JsonBody): ProviderTexts | ApiError {
+  const texts: ProviderTexts = {};
+  for (const name of PROVIDER_FIELDS) {
+    const field = value[name] ?? undefined;
+    if (field === undefined) continue;
+    const fieldText = isObject(field) ? readFieldText(text, name) : undefined;
+    if (fieldText === undefined) return invalidParameter(name, 'must be an object');
+    if (fieldText.length > LIMITS.providerFieldCharacters) {
+      const limit = LIMITS.providerFieldCharacters.toLocaleString('en');
+      return invalidParameter(name, `must have at most ${limit} characters as JSON`);
+    }
+    const problemOf = (problem: string) => invalidParameter(name, problem);
+    const parsed = parseJsonObject(fieldText, LIMITS.providerFieldDepth, problemOf);
+    const fault = findFieldFault(name, parsed);
+    if (fault !== undefined) return invalidParameter(shortenPath(fault.path), fault.problem);
+    texts[name] = fieldText;
+  }
+  return texts;
+}
+
+/** Shortens a path with a name of the client for the text of an error. */
+function shortenPath(path: string): string {
+  return path.slice(0, MAX_WARNING_CHARACTERS).toWellFormed();
+}
+
 /**
- * Picks the fields of a push, of which null ones count as absent, with another value of `data`. All requests give objects
+ * Picks the fields of a push, of which null ones count as absent, with another value of `data`, and without the objects
+ * that are merged over what the channels make. All requests give objects
  * of one shape, which are validated faster than those of as many shapes as there are clients.
  */
 function pickFields(
@@ -120,6 +154,7 @@ function pickFields(
   const picked = {} as Record<keyof PushBody, unknown>;
   for (const name of PUSH_FIELDS)
     picked[name] = (name === 'data' ? data : value[name]) ?? undefined;
+  for (const name of PROVIDER_FIELDS) picked[name] = undefined;
   return picked;
 }
 

@@ -4,6 +4,9 @@ export const LIMITS = {
   topicsPerPush: 100,
   payloadCharacters: 4_096,
   payloadDepth: 2_048,
+  /** Characters of each object that is merged over what a channel makes of a push, and levels of nesting in it. */
+  providerFieldCharacters: 8_192,
+  providerFieldDepth: 32,
   timeToLiveDefault: 30 * 86_400,
   timeToLiveMax: 365 * 86_400,
   collapseKeyCharacters: 32,

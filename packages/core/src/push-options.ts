@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { LIMITS } from './limits.ts';
+import type { ProviderTexts } from './provider-fields.ts';
 import { integer } from './validate.ts';
 
 const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
@@ -54,6 +55,8 @@ export const notification = z
   })
   .meta({ id: 'IosNotification', description: 'Alert to display on iOS devices.' });
 
+const providerObject = z.record(z.string(), z.unknown(), 'must be an object').optional();
+
 /**
  * The options of a push: what the channels get besides its payload. This is the only list of them: a request is parsed, a push
  * stored, read for sending, sent again and described by it. Each is stored under its name in the request.
@@ -72,16 +75,42 @@ export const pushOptions = {
     description:
       'Key that identifies pushes that replace each other. A newer push with the same key replaces this one on each device where it is still pending.',
   }),
+  priority: z.enum(['high', 'normal']).optional().meta({
+    description:
+      'Whether to wake the device at once (`high`), or to save its battery. Defaults to `high` for what shows.',
+  }),
+  apns: providerObject.meta({
+    description:
+      '`headers` and `payload`, merged over what Carillon sends to APNs (RFC 7396: null removes).',
+  }),
+  fcm: providerObject.meta({
+    description:
+      '`android`, `apns`, `notification`, `data` and `fcm_options`, merged over the message that Carillon sends to FCM (RFC 7396: null removes).',
+  }),
+  web_push: providerObject.meta({
+    description:
+      '`headers` (`urgency`, `topic`) and `payload`, merged over what Carillon sends to browsers (RFC 7396: null removes).',
+  }),
 };
-const stored = z.object(pushOptions);
-export type PushOptions = z.infer<typeof stored>;
+const requested = z.object(pushOptions);
+type RequestedOptions = z.infer<typeof requested>;
+/** The options of a push as they are stored. */
+export type PushOptions = Omit<RequestedOptions, keyof ProviderTexts> & ProviderTexts;
 
-/** Returns the options among the fields of a valid request; undefined if it has none. */
-export function pickOptions(fields: PushOptions): PushOptions | undefined {
+/**
+ * Returns the options among the fields of a valid request; undefined if it has none.
+ *
+ * @param texts of those that are merged over what a channel makes
+ */
+export function pickOptions(
+  fields: RequestedOptions,
+  texts: ProviderTexts,
+): PushOptions | undefined {
   const names = Object.keys(pushOptions) as (keyof PushOptions)[];
-  const present = names.filter((name) => fields[name] !== undefined);
+  const options: Partial<Record<keyof PushOptions, unknown>> = { ...fields, ...texts };
+  const present = names.filter((name) => options[name] !== undefined);
   if (present.length === 0) return undefined;
-  return Object.fromEntries(present.map((name) => [name, fields[name]]));
+  return Object.fromEntries(present.map((name) => [name, options[name]])) as PushOptions;
 }
 
 /**

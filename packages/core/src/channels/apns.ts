@@ -7,6 +7,25 @@ const appleId = z.string().regex(/^[0-9A-Z]{10}$/, 'must be 10 characters, A to 
 const appleEnvironment = z.enum(['development', 'production']);
 export type AppleEnvironment = z.infer<typeof appleEnvironment>;
 
+/**
+ * What a token is for (`pushKind` at /register), with the suffix that the topic of its notifications has after the bundle id
+ * (Apple, "Sending notification requests to APNs", apns-push-type).
+ */
+export const TOPIC_SUFFIXES = {
+  alert: '',
+  liveactivity: '.push-type.liveactivity',
+  voip: '.voip',
+  complication: '.complication',
+  fileprovider: '.pushkit.fileprovider',
+  /** Its topic is the subject of the MDM certificate, which the device registers as the bundle id. */
+  mdm: '',
+  location: '.location-query',
+  pushtotalk: '.voip-ptt',
+  widgets: '.push-type.widgets',
+} as const;
+export type PushKind = keyof typeof TOPIC_SUFFIXES;
+export const PUSH_KINDS = Object.keys(TOPIC_SUFFIXES) as [PushKind, ...PushKind[]];
+
 /** Apple Push Notification service. */
 export const apns = {
   name: 'apns',
@@ -23,6 +42,8 @@ export const apns = {
       environment: appleEnvironment,
       /** The app's topic at APNs. */
       bundle: z.string(),
+      /** Absent: `alert`. */
+      kind: z.enum(PUSH_KINDS).optional(),
     }),
     secrets: [
       z.object({

@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { type Channel, findChannel, type ProviderChannelName } from '@carillon/core/channels';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { type Failure, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { parseProviderTexts } from '@carillon/core/provider-fields';
 import { computeRetryDelayMs } from '@carillon/core/retry-policy';
 import { countAttributes, type Span } from '@carillon/core/tracing';
 import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
@@ -484,7 +485,8 @@ async function toProviderPush(
   const { _id, data, options = {}, expiresAt } = push;
   const startsAt = push.dueAt ?? push.acceptedAt;
   const nowOnly = expiresAt.getTime() <= startsAt.getTime();
-  const providerPush = { id: _id, data, options, expiresAt, nowOnly };
+  const patches = parseProviderTexts(options);
+  const providerPush = { id: _id, data, options, patches, expiresAt, nowOnly };
   if (name !== 'fcm') return providerPush;
   const { hasFcmNotification } = await getAppSettings(push.app);
   return { ...providerPush, hasFcmNotification };

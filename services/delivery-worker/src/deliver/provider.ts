@@ -1,5 +1,6 @@
 import type { ProviderSecret } from '@carillon/core/channels';
 import type { Failure } from '@carillon/core/outcomes';
+import type { ProviderPatches } from '@carillon/core/provider-fields';
 import type { PushOptions } from '@carillon/core/push-options';
 import type { DeviceDocument } from '@carillon/store/documents';
 
@@ -47,6 +48,8 @@ export interface ProviderPush {
   /** The payload: the JSON text of the request, an object. */
   data: string;
   options: PushOptions;
+  /** Fields that are merged over what a channel makes. */
+  patches?: ProviderPatches;
   expiresAt: Date;
   /** Time to live 0: only for devices that are reachable now. */
   nowOnly: boolean;

@@ -12,8 +12,11 @@ const SHOWS_NOTHING = {
 };
 
 function encode(changes: Partial<ProviderPush>) {
-  return encodeApns(createPush(changes), NOW);
+  return encodeApns(createPush(changes), { nowMs: NOW });
 }
+
+const collapseIdOf = (changes: Partial<ProviderPush>) =>
+  encode(changes).headers['apns-collapse-id'];
 
 function encodeAps(options: ProviderPush['options']): unknown {
   return JSON.parse(encode({ options }).body).aps;
@@ -86,7 +89,10 @@ test.each([
   [{ content_available: false, notification: SHOWS_NOTHING }, 'alert', 10],
   [{ notification: { title: 'T' } }, 'alert', 10],
 ] as const)('options %j make a push of type %s and priority %d', (options, pushType, priority) => {
-  expect(encode({ options })).toMatchObject({ pushType, priority });
+  expect(encode({ options }).headers).toMatchObject({
+    'apns-push-type': pushType,
+    'apns-priority': String(priority),
+  });
 });
 
 test.each([
@@ -94,15 +100,15 @@ test.each([
   ['30 days at most', { expiresAt: new Date(NOW + 365 * DAY) }, (NOW + 30 * DAY) / 1_000],
   ['0 for devices that are reachable now', { expiresAt: new Date(NOW), nowOnly: true }, 0],
 ])('APNs stores a push until %s', (_, changes, expiry) => {
-  expect(encode(changes).expiry).toBe(expiry);
+  expect(encode(changes).headers['apns-expiration']).toBe(String(expiry));
 });
 
 test('the collapse id is a valid header; without a collapse key it is the id of the push', () => {
-  expect(encode({}).collapseId).toBe(PUSH_ID);
-  expect(encode({ options: { collapse_key: 'news:1' } }).collapseId).toBe('news:1');
-  const hashed = encode({ options: { collapse_key: 'ключ' } }).collapseId;
+  expect(collapseIdOf({})).toBe(PUSH_ID);
+  expect(collapseIdOf({ options: { collapse_key: 'news:1' } })).toBe('news:1');
+  const hashed = collapseIdOf({ options: { collapse_key: 'ключ' } });
   expect(hashed).toMatch(/^[\w-]{43}$/);
-  expect(encode({ options: { collapse_key: 'ключ' } }).collapseId).toBe(hashed);
+  expect(collapseIdOf({ options: { collapse_key: 'ключ' } })).toBe(hashed);
 });
 
 test('the limit is 4,096 bytes, not characters', () => {

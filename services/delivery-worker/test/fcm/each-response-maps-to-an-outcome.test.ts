@@ -70,7 +70,7 @@ test.each<ProviderPush['options']>([
   const { 'apns-topic': _topic, ...headers } = overApns?.headers ?? {};
   expect(byFcm).toMatchObject({ push: PUSH_ID, status: 200 });
   expect(byFcm?.payload).toEqual({ token: TOKEN, apns: { headers, payload: expect.anything() } });
-  const { body } = encodeApns(createPush(changes), Date.now());
+  const { body } = encodeApns(createPush(changes), { nowMs: Date.now() });
   expect(await provider.sandbox.readLog('apns')).toContain(`"payload":${body}}`);
   expect(await provider.sandbox.readLog('fcm')).toContain(`"payload":${body}}}}`);
 });

@@ -98,7 +98,7 @@ test('a message for iOS is what APNs gets, with nothing for Android', () => {
         },
       },
     },
-    apnsPayload: encodeApns(push, NOW).body,
+    apnsPayload: encodeApns(push, { nowMs: NOW }).body,
   });
 });
 

@@ -1,6 +1,11 @@
 import type { ClientHttp2Session } from 'node:http2';
 import type { SecretOf } from '@carillon/core/channels';
-import { type AppleEnvironment, apns as descriptor } from '@carillon/core/channels/apns';
+import {
+  type AppleEnvironment,
+  apns as descriptor,
+  type PushKind,
+  TOPIC_SUFFIXES,
+} from '@carillon/core/channels/apns';
 import { Notification, Provider, type ProviderOptions } from 'node-apn';
 import type {
   Address,
@@ -48,6 +53,12 @@ const SESSION_MEMORY_MB = 200;
 /** First headers of every request; the authority and the path of the request follow. */
 const HEADER_PREFIX = [':method', 'POST', ':scheme', 'https', ':authority'];
 const PATH_INDEX = HEADER_PREFIX.length + 2;
+const TOO_LARGE: Attempt = {
+  kind: 'rejected',
+  reason: 'payload-too-large',
+  detail: 'over 4,096 bytes, or 5,120 of a VoIP push',
+  isUnsent: true,
+};
 const CLOSING: Attempt = { kind: 'retry', scope: 'connection', detail: 'closing' };
 
 /** One registry for the process: APNs limits the tokens of a team's key, whichever app or connection uses them. */
@@ -139,25 +150,34 @@ function createSend(
   maySend: MaySend,
   connectionTo: (environment: AppleEnvironment) => ApnsConnection,
 ): Send {
-  const message = encodeApns(push, Date.now());
-  const detail = 'over 4,096 bytes';
-  if (message.isTooLarge) {
-    return async () => ({ kind: 'rejected', reason: 'payload-too-large', detail, isUnsent: true });
-  }
-  const notificationsByBundle = new Map<string, EncodedNotification>();
+  const nowMs = Date.now();
+  const messagesByKind = new Map<PushKind, ApnsMessage>();
+  const notificationsByTopic = new Map<string, EncodedNotification>();
 
-  function notificationFor(bundle: string): EncodedNotification {
-    const existing = notificationsByBundle.get(bundle);
+  function messageFor(kind: PushKind): ApnsMessage {
+    const existing = messagesByKind.get(kind);
     if (existing !== undefined) return existing;
-    const notification = createNotification(message, bundle);
-    notificationsByBundle.set(bundle, notification);
+    const message = encodeApns(push, { nowMs, kind });
+    messagesByKind.set(kind, message);
+    return message;
+  }
+
+  function notificationFor(message: ApnsMessage, topic: string, kind: PushKind) {
+    const key = `${kind} ${topic}`;
+    const existing = notificationsByTopic.get(key);
+    if (existing !== undefined) return existing;
+    const notification = createNotification(message, topic);
+    notificationsByTopic.set(key, notification);
     return notification;
   }
 
   return async (address): Promise<Attempt> => {
     if (address.channel !== 'apns') return rejectOtherChannel(address);
-    const connection = connectionTo(address.environment);
-    const notification = notificationFor(address.bundle);
+    const { environment, bundle, kind = 'alert' } = address;
+    const message = messageFor(kind);
+    if (message.isTooLarge) return TOO_LARGE;
+    const connection = connectionTo(environment);
+    const notification = notificationFor(message, bundle + TOPIC_SUFFIXES[kind], kind);
     const request = { message: notification, address: address.address, maySend };
     return apnsOutcome(await connection.send(request));
   };
@@ -165,14 +185,15 @@ function createSend(
 
 /** Creates a notification; the library sends the text in `compiled` unchanged. */
 function createNotification(message: ApnsMessage, topic: string): EncodedNotification {
-  const { body, pushType, priority, expiry, collapseId } = message;
+  const { body, headers: own } = message;
   const notification = new Notification({
     compiled: body,
     topic,
-    pushType,
-    priority,
-    expiry,
-    collapseId,
+    pushType: own['apns-push-type'],
+    // The library leaves out what is no number, below 0, or empty.
+    priority: Number(own['apns-priority'] ?? Number.NaN),
+    expiry: Number(own['apns-expiration'] ?? -1),
+    collapseId: own['apns-collapse-id'] ?? '',
   }) as Notification & LibraryNotification;
   const headers = Object.entries(notification.headers()).flat().map(String);
   return { headers, body: notification.compile() };

@@ -1,25 +1,35 @@
 import { hash } from 'node:crypto';
+import type { PushKind } from '@carillon/core/channels/apns';
+import { pushStartMs } from '@carillon/core/ids';
+import { mergeJsonText } from '@carillon/core/json-merge';
 import { appendJsonFields } from '@carillon/core/json-object';
+import type { ProviderPatches } from '@carillon/core/provider-fields';
 import { isWakeOnly } from '@carillon/core/push-options';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
 /** Maximum time for which Apple stores a notification. */
 const MAX_TTL_SECONDS = 30 * 86_400;
-/** Maximum size of a payload (Apple, "Sending notification requests to APNs"). */
-const MAX_PAYLOAD_BYTES = 4_096;
+/** Maximum sizes of a payload (Apple, "Sending notification requests to APNs"). */
+export const MAX_PAYLOAD_BYTES = 4_096;
+const MAX_VOIP_PAYLOAD_BYTES = 5_120;
 /** Pattern of a valid apns-collapse-id: at most 64 bytes of characters that a header may hold. */
 const COLLAPSE_ID = /^[\x21-\x7e]{1,64}$/;
 
-/** A push encoded for APNs, the same for every device but for the topic. */
+/** A push encoded for APNs, the same for every device of a kind but for the topic. */
 export interface ApnsMessage {
   /** JSON text. */
   body: string;
   isTooLarge: boolean;
-  pushType: 'alert' | 'background';
-  priority: 5 | 10;
+  headers: ApnsHeaders;
+}
+
+/** Headers by name, without the topic; one that is absent is not sent. */
+export interface ApnsHeaders {
+  'apns-push-type': string;
+  'apns-priority'?: string;
   /** Unix seconds; 0 means only for devices that are reachable at once. */
-  expiry: number;
-  collapseId: string;
+  'apns-expiration'?: string;
+  'apns-collapse-id'?: string;
 }
 
 /** Our names of the options within `aps` and `aps.alert`, and Apple's. */
@@ -38,32 +48,63 @@ const ALERT_FIELDS = {
   title_loc_args: 'title-loc-args',
 } as const;
 
+/** What a push is encoded for. */
+interface ApnsTarget {
+  nowMs: number;
+  /** Of the devices' tokens. Default: `alert`. */
+  kind?: PushKind | undefined;
+  /** `aps` of a push without any option for it. */
+  emptyAps?: Record<string, unknown>;
+}
+
 /**
  * Encodes a push (Apple, "Generating a remote notification"). Fields of `data` are siblings of `aps`, but for those
- * named as ours.
- *
- * @param emptyAps `aps` of a push without any option for it
+ * named as ours; the request's own fields for APNs are merged over all of them.
  */
 export function encodeApns(
   push: ProviderPush,
-  nowMs: number,
-  emptyAps: Record<string, unknown> = {},
+  { nowMs, kind = 'alert', emptyAps = {} }: ApnsTarget,
 ): ApnsMessage {
-  const { collapse_key: collapseKey } = push.options;
-  const isBackground = isWakeOnly(push.options);
-  const fields = createAps(push, isBackground);
+  const { apns: patch = {} } = push.patches ?? {};
+  const isBackground = kind === 'alert' && isWakeOnly(push.options);
+  const fields = createAps(push, kind, isBackground);
   const aps = Object.keys(fields).length === 0 ? emptyAps : fields;
-  const body = appendJsonFields(push.data, { aps, _pushyId: push.id });
+  const body = mergeJsonText(
+    appendJsonFields(push.data, { aps, _pushyId: push.id }),
+    patch.payload,
+  );
+  const maxBytes = kind === 'voip' ? MAX_VOIP_PAYLOAD_BYTES : MAX_PAYLOAD_BYTES;
   return {
     body,
-    isTooLarge: Buffer.byteLength(body) > MAX_PAYLOAD_BYTES,
-    pushType: isBackground ? 'background' : 'alert',
-    // Apple rejects a background push of priority 10.
-    priority: isBackground ? 5 : 10,
-    expiry: push.nowOnly ? 0 : computeExpirySeconds(push.expiresAt, nowMs),
-    // Without a key its own id: when a response is lost and the push is sent again, the device shows one.
-    collapseId: collapseKey === undefined ? push.id : collapseIdFor(collapseKey),
+    isTooLarge: Buffer.byteLength(body) > maxBytes,
+    headers: mergeHeaders(createHeaders(push, nowMs, isBackground), patch.headers, kind),
   };
+}
+
+function createHeaders(push: ProviderPush, nowMs: number, isBackground: boolean): ApnsHeaders {
+  const { collapse_key: collapseKey, priority } = push.options;
+  const expiry = push.nowOnly ? 0 : computeExpirySeconds(push.expiresAt, nowMs);
+  return {
+    // Apple rejects a background push of priority 10.
+    'apns-priority': isBackground || priority === 'normal' ? '5' : '10',
+    'apns-push-type': isBackground ? 'background' : 'alert',
+    'apns-expiration': String(expiry),
+    // Without a key its own id: when a response is lost and the push is sent again, the device shows one.
+    'apns-collapse-id': collapseKey === undefined ? push.id : collapseIdFor(collapseKey),
+  };
+}
+
+/** Merges the headers of the request. The push type of a token for one kind of notifications is that kind. */
+function mergeHeaders(
+  made: ApnsHeaders,
+  patch: NonNullable<ProviderPatches['apns']>['headers'] = {},
+  kind: PushKind,
+): ApnsHeaders {
+  const merged = { ...made, ...patch };
+  const sent = Object.entries(merged).filter(([, value]) => value !== null);
+  const headers = Object.fromEntries(sent.map(([name, value]) => [name, String(value)]));
+  const type = headers['apns-push-type'] ?? made['apns-push-type'];
+  return { ...headers, 'apns-push-type': kind === 'alert' ? type : kind };
 }
 
 function computeExpirySeconds(expiresAt: Date, nowMs: number): number {
@@ -75,12 +116,20 @@ function collapseIdFor(key: string): string {
   return COLLAPSE_ID.test(key) ? key : hash('sha256', key, 'base64url');
 }
 
-/** Creates `aps`. That of a background push must have no alert, sound or badge, not even an empty one. */
-function createAps({ options }: ProviderPush, isBackground: boolean): Record<string, unknown> {
+/**
+ * Creates `aps`. That of a background push must have no alert, sound or badge, not even an empty one. That of a Live Activity
+ * needs the time of its state: the device shows the latest ("Starting and updating Live Activities", timestamp).
+ */
+function createAps(
+  { id, options }: ProviderPush,
+  kind: PushKind,
+  isBackground: boolean,
+): Record<string, unknown> {
   const notification = options.notification ?? {};
   const alert = isBackground ? {} : renameFields(notification, ALERT_FIELDS);
   const hasSound = !isBackground && 'sound' in notification;
   return {
+    ...(kind === 'liveactivity' && { timestamp: Math.floor(pushStartMs(id) / 1_000) }),
     ...(Object.keys(alert).length > 0 && { alert }),
     ...renameFields(notification, APS_FIELDS),
     ...(hasSound && { sound: convertSound(notification.sound) }),

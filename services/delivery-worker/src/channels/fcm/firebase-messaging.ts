@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { mergeJsonText } from '@carillon/core/json-merge';
 import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { type Credential, deleteApp, initializeApp } from 'firebase-admin/app';
 import { getMessaging } from 'firebase-admin/messaging';
@@ -36,6 +37,7 @@ interface HttpRequest {
 /** The parts of a message that go past the library. */
 interface MessageExtras {
   apnsPayload: string | undefined;
+  patch: object | undefined;
   maySend: MaySend;
 }
 
@@ -79,9 +81,9 @@ export function openFirebaseMessaging(
   });
 
   return {
-    async send({ message, apnsPayload }, maySend) {
+    async send({ message, apnsPayload, patch }, maySend) {
       try {
-        await extrasStorage.run({ apnsPayload, maySend }, () => messaging.send(message));
+        await extrasStorage.run({ apnsPayload, patch, maySend }, () => messaging.send(message));
         return { kind: 'accepted' };
       } catch (error) {
         if (error instanceof SendError || error instanceof AccessTokenError) return error.response;
@@ -129,7 +131,7 @@ async function sendOver(
   httpPool: HttpPool,
   tokens: AccessTokens,
   { url, headers, data }: HttpRequest,
-  { apnsPayload, maySend }: MessageExtras,
+  { apnsPayload, patch, maySend }: MessageExtras,
 ): Promise<AcceptedResponse> {
   const authorization = `Bearer ${await tokens.get()}`;
   const allHeaders = {
@@ -141,7 +143,10 @@ async function sendOver(
   const response = await postRequest(httpPool, {
     path,
     headers: allHeaders,
-    body: apnsPayload === undefined ? JSON.stringify(data) : addApnsPayload(data, apnsPayload),
+    body: mergeJsonText(
+      apnsPayload === undefined ? JSON.stringify(data) : addApnsPayload(data, apnsPayload),
+      patch && { message: patch },
+    ),
     maySend,
   });
   const body = jsonOrText(response.text);

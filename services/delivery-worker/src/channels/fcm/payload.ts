@@ -1,7 +1,9 @@
+import { mergeJsonText, mergePatch } from '@carillon/core/json-merge';
+import type { ProviderPatches } from '@carillon/core/provider-fields';
 import { isWakeOnly } from '@carillon/core/push-options';
 import type { TokenMessage } from 'firebase-admin/messaging';
 import type { ProviderPush } from '../../deliver/provider.ts';
-import { encodeApns } from '../apns/payload.ts';
+import { encodeApns, MAX_PAYLOAD_BYTES } from '../apns/payload.ts';
 
 /** Maximum time for which FCM stores a message. */
 const MAX_TTL_MS = 28 * 86_400_000;
@@ -18,6 +20,8 @@ export interface FcmRequest {
   message: TokenMessage;
   /** JSON text of the message's `apns.payload`. */
   apnsPayload?: string;
+  /** Fields of the request that are merged over the message. */
+  patch?: object | undefined;
 }
 
 /** A push encoded for the devices of one platform. */
@@ -28,23 +32,26 @@ export interface FcmMessage {
 }
 
 /**
- * Encodes a push for Android. The payload is sent as one string, since values of `data` are strings at FCM. `ttl` is in
+ * Encodes a push for Android; the request's own fields for FCM are merged over it. The payload is sent as one string, since values of `data` are strings at FCM. `ttl` is in
  * milliseconds, as the library takes it.
  */
 export function encodeFcm(push: ProviderPush): FcmMessage {
   const data = { payload: push.data, _pushyId: push.id };
   const shown = readShownTexts(push);
   const notification = shown && { notification: shown };
-  // High wakes a phone in deep sleep; a push that only wakes the app may wait.
-  const priority = isWakeOnly(push.options) && shown === undefined ? 'normal' : 'high';
   const { collapse_key: collapseKey } = push.options;
+  // High wakes a phone in deep sleep; a push that only wakes the app may wait.
+  const defaultPriority = isWakeOnly(push.options) && shown === undefined ? 'normal' : 'high';
+  const { priority = defaultPriority } = push.options;
+  const { fcm: patch } = push.patches ?? {};
   const collapse = collapseKey !== undefined && { collapseKey };
   return {
-    isTooLarge: measureBytes(data, shown) > MAX_DATA_BYTES,
+    isTooLarge: measureBytes(data, shown, patch) > MAX_DATA_BYTES,
     createRequest(token, nowMs) {
       const leftMs = push.nowOnly ? 0 : push.expiresAt.getTime() - nowMs;
       const ttl = Math.min(Math.max(0, leftMs), MAX_TTL_MS);
-      return { message: { token, data, ...notification, android: { priority, ttl, ...collapse } } };
+      const android = { priority, ttl, ...collapse };
+      return { message: { token, data, ...notification, android }, patch };
     },
   };
 }
@@ -54,18 +61,15 @@ export function encodeFcm(push: ProviderPush): FcmMessage {
  * add to the payload once more.
  */
 export function encodeFcmForApple(push: ProviderPush, nowMs: number): FcmMessage {
-  const encoded = encodeApns(addAlert(push), nowMs, APS_WITHOUT_EFFECT);
-  const headers = {
-    'apns-priority': String(encoded.priority),
-    'apns-push-type': encoded.pushType,
-    'apns-expiration': String(encoded.expiry),
-    'apns-collapse-id': encoded.collapseId,
-  };
+  const encoded = encodeApns(addAlert(push), { nowMs, emptyAps: APS_WITHOUT_EFFECT });
+  const { fcm: patch } = push.patches ?? {};
+  const payload = mergeJsonText(encoded.body, patch?.apns?.payload);
   return {
-    isTooLarge: encoded.isTooLarge,
+    isTooLarge: Buffer.byteLength(payload) > MAX_PAYLOAD_BYTES,
     createRequest: (token) => ({
-      message: { token, apns: { headers } },
+      message: { token, apns: { headers: { ...encoded.headers } } },
       apnsPayload: encoded.body,
+      patch,
     }),
   };
 }
@@ -96,7 +100,19 @@ function isText(value: unknown): value is string {
   return typeof value === 'string' && value !== '' && value.isWellFormed();
 }
 
-function measureBytes(data: Record<string, string>, notification: object | undefined): number {
-  const shown = notification === undefined ? '' : JSON.stringify(notification);
-  return Buffer.byteLength(Object.entries(data).flat().join('') + shown);
+function measureBytes(
+  data: Record<string, string>,
+  notification: object | undefined,
+  patch: ProviderPatches['fcm'] = {},
+): number {
+  const merged = mergePatch({ data, notification }, { ...patch }) as FcmContent;
+  const shown = merged.notification === undefined ? '' : JSON.stringify(merged.notification);
+  const texts = Object.entries(merged.data ?? {}).flat();
+  return Buffer.byteLength(texts.join('') + shown);
+}
+
+/** What Google measures of a message. */
+interface FcmContent {
+  data?: Record<string, string>;
+  notification?: object;
 }

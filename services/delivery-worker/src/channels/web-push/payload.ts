@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { mergeJsonText, mergePatch } from '@carillon/core/json-merge';
 import { appendJsonFields } from '@carillon/core/json-object';
 import { isWakeOnly } from '@carillon/core/push-options';
 import type { ProviderPush } from '../../deliver/provider.ts';
@@ -16,23 +17,23 @@ const TOPIC = /^[0-9A-Za-z_-]{1,32}$/;
 /** Maximum length of a topic. */
 const TOPIC_CHARACTERS = 32;
 
-/** Encodes a push for a browser's service worker: its data, id and collapse key. */
-export function encodePayload({ id, data, options }: ProviderPush): Buffer {
-  return Buffer.from(
-    appendJsonFields(data, { _pushyId: id, _pushyCollapseKey: options.collapse_key || undefined }),
-  );
+/** Encodes a push for a browser's service worker: its data, id and collapse key, and over them the request's own fields. */
+export function encodePayload({ id, data, options, patches }: ProviderPush): Buffer {
+  const own = { _pushyId: id, _pushyCollapseKey: options.collapse_key || undefined };
+  return Buffer.from(mergeJsonText(appendJsonFields(data, own), patches?.web_push?.payload));
 }
 
 /**
  * Creates the headers for the push service (RFC 8030, 5.2 to 5.4), but for the time to live. Urgency is high, so that a
  * notification is shown at once; a push that only wakes the app may wait until the phone wakes.
  */
-export function createHeaders({ options }: ProviderPush): Record<string, string> {
-  const { collapse_key: collapseKey } = options;
-  return {
-    urgency: isWakeOnly(options) ? 'normal' : 'high',
+export function createHeaders({ options, patches }: ProviderPush): Record<string, string> {
+  const { collapse_key: collapseKey, priority } = options;
+  const made = {
+    urgency: priority ?? (isWakeOnly(options) ? 'normal' : 'high'),
     ...(collapseKey && { topic: topicFor(collapseKey) }),
   };
+  return mergePatch(made, patches?.web_push?.headers ?? {}) as Record<string, string>;
 }
 
 /**
