@@ -105,10 +105,10 @@ test('unknown fields that resemble known ones are named, others are not', async 
 });
 
 test('fields of other services are named, with ours', async () => {
-  const fields = { ttl: 60, contents: { en: 'Hi' }, include_aliases: {}, priority: 10 };
+  const fields = { ttl: 60, contents: { en: 'Hi' }, include_aliases: {} };
   const { json } = await push({
-    ...{ ...fields, image: 'x', android: {}, apns: {}, message: { token: 'x' } },
-    notification: { title: 'T', image: 'x' },
+    ...{ ...fields, image: 'x', android: {}, webpush: {}, message: { token: 'x' } },
+    notification: { title: 'T', image: 'x', subtitle: 'S' },
   });
   expect(json.info).toEqual({
     devices: 1,
@@ -117,14 +117,61 @@ test('fields of other services are named, with ours', async () => {
       'ttl: ignored; use time_to_live',
       'contents: ignored; use data or notification.body',
       'include_aliases: ignored; use to',
-      'priority: ignored; there is no such field',
-      'image: ignored; put it into data',
-      'android: ignored; Android devices get data',
-      'apns: ignored; use notification',
+      'image: ignored; use fcm.notification.image',
+      'android: ignored; use fcm.android',
+      'webpush: ignored; use web_push',
       'message: ignored; put its fields at the top level',
-      'notification.image: ignored; put it into data',
+      'notification.image: ignored; use fcm.notification.image',
+      'notification.subtitle: ignored; use apns.payload.aps.alert',
     ],
   });
+});
+
+test.each<[fields: object, text: string]>([
+  [{ apns: [] }, 'apns" must be an object.'],
+  [{ fcm: 'x' }, 'fcm" must be an object.'],
+  [{ apns: { aps: {} } }, 'apns.aps" can\'t be set.'],
+  [{ apns: { headers: null } }, 'apns.headers" must be an object.'],
+  [
+    { apns: { headers: { 'apns-topic': 'x' } } },
+    'apns-topic" can\'t be set: it follows from the device.',
+  ],
+  [{ apns: { headers: { 'apns-id': 'x' } } }, "apns-id\" can't be set: it is Carillon's."],
+  [{ apns: { headers: { authorization: 'x' } } }, 'apns.headers.authorization" can\'t be set.'],
+  [{ apns: { headers: { 'apns-priority': 7 } } }, 'apns-priority" must be 10, 5, 1.'],
+  [
+    { apns: { headers: { 'apns-push-type': 'voip' } } },
+    'apns-push-type" must be alert, background.',
+  ],
+  [{ apns: { payload: { _pushyId: 'x' } } }, '_pushyId" can\'t be set: it is the id of the push.'],
+  [{ fcm: { token: 'x' } }, 'fcm.token" can\'t be set: recipients are in to.'],
+  [{ fcm: { webpush: {} } }, 'fcm.webpush" can\'t be set.'],
+  [
+    { fcm: { data: { count: 1 } } },
+    'fcm.data.count" must be a string: FCM has no other values in data.',
+  ],
+  [{ fcm: { data: { 'google.x': '1' } } }, 'fcm.data.google.x" has a name of FCM itself.'],
+  [
+    { fcm: { android: { data: { from: 'x' } } } },
+    'fcm.android.data.from" has a name of FCM itself.',
+  ],
+  [
+    { fcm: { apns: { live_activity_token: 'x' } } },
+    'live_activity_token" can\'t be set: it follows from the device.',
+  ],
+  [{ web_push: { headers: { ttl: '1' } } }, 'web_push.headers.ttl" can\'t be set.'],
+  [{ web_push: { headers: { urgency: 'now' } } }, 'urgency" must be very-low, low, normal, high.'],
+  [{ priority: 10 }, 'priority" must be high or normal.'],
+])('the error of %j names the field of a provider', async (fields, text) => {
+  const { json } = await push(fields);
+  expect(json).toMatchObject({ code: 'INVALID_PARAM' });
+  expect(json.error).toContain(text);
+});
+
+test('__proto__ is a field like any other', async () => {
+  const headers = JSON.parse('{"headers":{"__proto__":{"apns-priority":"5"}}}');
+  expect(await pushError({ apns: headers })).toContain('apns.headers.__proto__" can\'t be set.');
+  expect((await push({ apns: JSON.parse('{"payload":{"__proto__":{"a":1}}}') })).status).toBe(200);
 });
 
 test.each([

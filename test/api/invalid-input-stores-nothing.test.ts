@@ -32,6 +32,9 @@ function push(what: string, fields: object, code: ApiErrorCode = 'INVALID_PARAM'
   return [`push: ${what}`, 'POST', '/push', { to: TOKEN, data: {}, ...fields }, code];
 }
 
+/** An object in so many others. */
+const nest = (levels: number): object => (levels === 0 ? {} : { a: nest(levels - 1) });
+
 function topics(verb: string, what: string, fields: object, code: ApiErrorCode): Case {
   const body = { token: TOKEN, topics: ['a'], ...fields };
   return [`${verb}: ${what}`, 'POST', `/topics/${verb}`, body, code];
@@ -71,6 +74,14 @@ const CASES: Case[] = [
   push('a badge that is text', { notification: { badge: '1' } }),
   push('an interruption level of our own', { notification: { interruption_level: 'loud' } }),
   push('loc_args that are text', { notification: { loc_args: 'x' } }),
+  push('a priority of its own', { priority: 'urgent' }),
+  ...['apns', 'fcm', 'web_push'].flatMap((name) => [
+    push(`${name} that is a list`, { [name]: [] }),
+    push(`${name} that is text`, { [name]: '{}' }),
+    push(`${name} with a field of nobody`, { [name]: { $where: 'x' } }),
+    push(`${name} with a long text`, { [name]: { payload: { text: 'x'.repeat(8_192) } } }),
+    push(`${name} that is nested deep`, { [name]: { payload: nest(40) } }),
+  ]),
   ...['GET', 'DELETE'].flatMap((method) =>
     [
       ['unknown', 'f'.repeat(24)],

@@ -30,16 +30,24 @@ const optionsOf = (mark: string) => ({
   mutable_content: true,
   notification: { title: mark, body: `body ${mark}`, sound: `${mark}.caf`, thread_id: mark },
   collapse_key: mark,
+  priority: 'normal',
+  apns: {
+    payload: { aps: { alert: { subtitle: mark } }, mark },
+    headers: { 'apns-expiration': 9 },
+  },
+  // Those of other channels change nothing for an iPhone.
+  fcm: { data: { mark } },
+  web_push: { payload: { mark } },
 });
 
 /** What they are for an iPhone. */
 const expectedOf = (mark: string) => ({
   aps: {
-    alert: { title: mark, body: `body ${mark}` },
+    alert: { title: mark, body: `body ${mark}`, subtitle: mark },
     ...{ sound: `${mark}.caf`, 'thread-id': mark },
     ...{ 'content-available': 1, 'mutable-content': 1, 'added-option': mark },
   },
-  collapseId: mark,
+  ...{ collapseId: mark, priority: '5', expiration: '9', mark },
 });
 
 const sendTo = (n: number, mark: string) =>
@@ -50,7 +58,11 @@ async function receive({ id }: Sent) {
     const requests = await fixture.sandbox.received(id);
     return requests.length > 0 && requests;
   }, ARRIVED);
-  return { aps: request?.payload?.aps, collapseId: request?.headers['apns-collapse-id'] };
+  const { headers = {}, payload } = request ?? {};
+  return {
+    ...{ aps: payload?.aps, mark: payload?.mark, collapseId: headers['apns-collapse-id'] },
+    ...{ priority: headers['apns-priority'], expiration: headers['apns-expiration'] },
+  };
 }
 
 test('all of the table, and an added one', () => {

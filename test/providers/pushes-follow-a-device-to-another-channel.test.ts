@@ -10,7 +10,7 @@ import type { Credentials } from '../support/register-device.ts';
 import { useSharedProviders } from '../support/shared-stack.ts';
 import { callApi } from '../support/stack/call-api.ts';
 
-/** Seconds until a scheduled push is due; on any machine its device has changed by then. */
+/** Seconds until a scheduled push is due. Its device changes before, which takes a tenth of that. */
 const DUE_AFTER_SECONDS = 6;
 
 let fixture: ProviderFixture;
@@ -110,6 +110,32 @@ test('a push for a phone whose FCM token ends before it is due arrives over MQTT
   expect(phone?.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);
   expect(await outcomesOf(push)).toEqual({ mqtt: { delivered: 1 } });
   expect(await listReceived(push)).toEqual([]);
+});
+
+test('phones of a push over FCM part: an iPhone to APNs, one that has lost its token to its inbox, one stays', async () => {
+  tenant = await fixture.tenant({ fcm: 3_600 });
+  // Batches are in the order of tokens, so with several of each every order is there.
+  const phones = await Promise.all(
+    Array.from({ length: 9 }, (_, n) =>
+      register({ platform: n % 3 === 0 ? 'ios' : 'android', ...byFcm(newFcmToken()) }),
+    ),
+  );
+  const [iphones = [], losing = [], staying = []] = [0, 1, 2].map((kind) =>
+    phones.filter((_, n) => n % 3 === kind),
+  );
+  const push = await sendAndChange(
+    phones.map(({ token }) => token),
+    () =>
+      Promise.all([
+        ...iphones.map((phone) => setToken(phone, byApns(newAppleToken()))),
+        ...losing.map((phone) => setToken(phone, { fcmToken: null })),
+      ]),
+  );
+  await untilOutcomeCounts(fixture.store, push, { sent: 6, inbox: 3 });
+  const over = (await fixture.sandbox.received(push.id)).map(({ channel }) => channel).sort();
+  expect(over).toEqual(['apns', 'apns', 'apns', 'fcm', 'fcm', 'fcm']);
+  for (const { token } of losing) await untilInbox(tenant, token, [push.id]);
+  for (const { token } of [...iphones, ...staying]) await untilInbox(tenant, token, []);
 });
 
 test('a push for a phone whose app gives up FCM before it is due waits for its connection', async () => {

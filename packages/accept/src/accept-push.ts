@@ -406,6 +406,7 @@ function buildPush(
     ...computeEnds(request, startMs),
     data,
     ...(options !== undefined && { options }),
+    ...(request.channel !== undefined && { channel: request.channel }),
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
     ...(topics.length > 0 && { topics }),
     devices,

@@ -76,6 +76,11 @@ async function readUntil(condition: (snapshot: FiguresSnapshot) => boolean) {
 }
 const untilAccepted = (count: number) => readUntil((read) => accepted(read) === count);
 
+const countConnections = async () =>
+  String(await redis.client('LIST'))
+    .trim()
+    .split('\n').length;
+
 /** Returns how often Redis has run the script of the writers. */
 async function countWrites(): Promise<number> {
   return Number(/cmdstat_eval:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
@@ -146,6 +151,8 @@ test('a stop does not wait until a frozen Redis has responded, or a command has 
   await writer.stop();
   expect(warnings).toBe(0);
   process.kill(server.pid, 'SIGCONT');
+  // What it has sent must not be added during the next test.
+  await until(async () => (await countConnections()) === 1);
 });
 
 test('a process that has nothing to add sends no command', async () => {

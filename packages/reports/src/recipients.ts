@@ -302,5 +302,7 @@ function describeAttempt({ id, work, position }: RecipientBatch): ReportedAttemp
   const { sent: _sent, refused: _refused, ...attempted } = work;
   const { milliseconds: _, outcome, ...details } = statusAt(attempted, position, id);
   const reported = toReportedOutcome(outcome);
-  return [{ channel: work.channel, outcome: reported, ...details }];
+  // An MQTT batch that has begun over FCM has recipients that FCM itself accepted.
+  const channel = reported === 'sent' && work.channel === 'mqtt' ? 'fcm' : work.channel;
+  return [{ channel, outcome: reported, ...details }];
 }

@@ -371,6 +371,8 @@ export interface PushDocument extends DeviceKeys {
   /** The payload as the JSON text of the request: numbers, keys and their order are delivered unchanged. */
   data: string;
   options?: PushOptions;
+  /** The only channel that is used: the push is a test of it. */
+  channel?: Channel;
   /** Hash of the collapse key (core/batch). */
   collapse?: string;
   /** Topics of the request, in its order, for reports; absent if it has none. */

@@ -11,6 +11,7 @@ export const SENDABLE_PUSH_FIELDS = {
   sendUntil: 1,
   data: 1,
   options: 1,
+  channel: 1,
   collapse: 1,
   trace: 1,
 } as const;

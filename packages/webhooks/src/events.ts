@@ -92,11 +92,13 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
  * others only pushes that also go to a connected iOS device get late receipts.
  */
 function isFinal(
-  { final, channel, state, lateReceipts, done = {} }: Batch,
+  { final, channel, state, lateReceipts, outcomes, done = {} }: Batch,
   position: number,
   code: number,
 ): boolean {
   if (final === true || code === OUTCOMES.delivered || hasBit(done, position)) return true;
+  // FCM's own answer, before the batch went on over MQTT.
+  if (channel === 'mqtt' && toBytes(outcomes)[position] === OUTCOMES.sent) return true;
   if (channel !== 'apns') return channelOfOutcome(channel, code) === channel;
   return state === 'closed' && lateReceipts !== true;
 }

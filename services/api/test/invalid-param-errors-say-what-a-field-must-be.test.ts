@@ -20,7 +20,7 @@ const NOTIFICATION = {
 const PUSH = {
   ...{ to: 'x', tokens: ['x'], registration_ids: ['x'], data: {}, time_to_live: 1 },
   ...{ content_available: true, mutable_content: true, notification: NOTIFICATION },
-  ...{ schedule: 1, collapse_key: 'x' },
+  ...{ schedule: 1, collapse_key: 'x', priority: 'high', apns: {}, fcm: {}, web_push: {} },
 };
 const APPLE = { pushToken: 'ab'.repeat(32), pushEnvironment: 'production', pushBundle: 'x' };
 const APP = 'a'.repeat(24);

@@ -29,6 +29,8 @@ const MAX_SMALL_BATCH_RECIPIENTS = 50;
 const MAX_INLINE_WAIT_MS = 250;
 /** Maximum number of waits for which a batch is not released. */
 const MAX_INLINE_ROUNDS = 3;
+/** Maximum delay of a batch that goes on over another channel while some of its recipients wait for this one. */
+const MOVED_BACK_MS = 5_000;
 /** Delay of a batch whose app has too many in progress. */
 const AT_CAPACITY_WAIT_MS = 1_000;
 
@@ -71,8 +73,8 @@ interface Run {
   deferred: Map<number, Deferral>;
   /** Shortest wait among the remaining recipients. */
   waitMs: number;
-  /** Channel over which some of them are reached by now. */
-  nextChannel: Channel | undefined;
+  /** Remaining recipients that are reached over another channel by now, by that channel. */
+  movers: Map<Channel, number>;
   /** The provider has deferred a recipient. */
   hasDeferred: boolean;
   progress: Progress;
@@ -149,7 +151,7 @@ async function deliverWithClients(
     goneDevices: [],
     deferred,
     waitMs: Number.POSITIVE_INFINITY,
-    nextChannel: undefined,
+    movers: new Map(),
     hasDeferred: false,
     progress,
   };
@@ -162,8 +164,13 @@ async function deliverWithClients(
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
     if (run.hasDeferred || delivery.pending.size < pendingBefore) await save();
-    if (run.nextChannel !== undefined)
-      return { done: false, retryAfterMs: 0, channel: run.nextChannel } as const;
+    const channel = findNextChannel(run);
+    if (channel !== undefined) {
+      // Those that wait for this channel would be moved back at once.
+      const hasWaiting = Number.isFinite(run.waitMs);
+      const retryAfterMs = hasWaiting ? Math.min(Math.ceil(run.waitMs), MOVED_BACK_MS) : 0;
+      return { done: false, retryAfterMs, channel } as const;
+    }
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
   } catch (error) {
@@ -189,7 +196,7 @@ async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
   for (let round = 0; ; round += 1) {
     if (!(await run.delivery.maySend())) return false;
     run.waitMs = Number.POSITIVE_INFINITY;
-    run.nextChannel = undefined;
+    run.movers.clear();
     const recipients = await findRecipients(run, clients);
     const maySend = await sendRound(run, recipients);
     if (run.delivery.pending.size === 0 || round === MAX_INLINE_ROUNDS) return maySend;
@@ -210,8 +217,10 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
     resources: { name, store },
   } = run;
   const { pending, tokens, push, recordOutcome } = delivery;
-  const isFallback = delivery.batch.work.fallback === true;
-  const positions = [...pending].filter((position) => isDue(run, position));
+  const mayChange = delivery.batch.work.fallback !== true && push.channel === undefined;
+  // Without a credential nothing is worth waiting for.
+  const hasCredentials = clients.hasCredentials();
+  const positions = [...pending].filter((position) => isDue(run, position) || !hasCredentials);
   const pendingTokens = positions.map((position) => tokens[position] ?? '');
   const reachableDevices = await store.devices.findReachable(push.app, pendingTokens);
   const lacksClient = ({ provider }: ReachableDevice) =>
@@ -229,10 +238,10 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
     const address = device.provider;
     const credentialClient = address?.channel === name ? clients.findClient(address) : undefined;
     if (address === undefined || credentialClient === undefined) {
-      const nextChannel = isFallback ? undefined : findNextChannel(device, name, clients);
-      if (nextChannel === undefined)
+      const channel = mayChange ? findOtherChannel(device, name, clients) : undefined;
+      if (channel === undefined)
         recordOutcome(position, failureCode(explainNoClient(device, name, clients)));
-      else run.nextChannel = nextChannel;
+      else run.movers.set(channel, (run.movers.get(channel) ?? 0) + 1);
       return [];
     }
     return [
@@ -251,7 +260,7 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
  * Finds the channel over which a device is reached that has changed its address since its batch was made, or whose app has
  * removed its credential: the channel of its address, or its inbox.
  */
-function findNextChannel(
+function findOtherChannel(
   { platform, provider, replacedBy }: ReachableDevice,
   name: ProviderChannelName,
   clients: Pick<ProviderClients, 'hasCredentials'>,
@@ -261,6 +270,16 @@ function findNextChannel(
   const hasInbox = findChannel(platform) === 'mqtt' && replacedBy === undefined;
   const hasAddress = provider !== undefined && clients.hasCredentials();
   return hasInbox && !hasAddress ? 'mqtt' : undefined;
+}
+
+/**
+ * Returns the channel over which a batch goes on. It goes on over MQTT only if all that is left does: there each recipient gets
+ * an inbox row, also a phone that never connects.
+ */
+function findNextChannel({ movers, delivery }: Run): Channel | undefined {
+  const byProvider = [...movers.keys()].find((channel) => channel !== 'mqtt');
+  const isAllByMqtt = movers.get('mqtt') === delivery.pending.size;
+  return byProvider ?? (isAllByMqtt ? 'mqtt' : undefined);
 }
 
 /** Explains why no client sends to a device. */
