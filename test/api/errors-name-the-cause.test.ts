@@ -88,7 +88,7 @@ test('no key, two keys and a wrong key have different texts', async () => {
 
 test('unknown fields that resemble known ones are named, others are not', async () => {
   const fields = { timeToLive: 1, 'collapse-key': 'a', contentavailable: true, schedulle: 1 };
-  const notification = { threadId: 'a', subtitle: 'b' };
+  const notification = { threadId: 'a', footer: 'b' };
   const { json } = await push({ ...fields, notification, extra: 1, '': 1 });
   expect(json.info).toEqual({
     devices: 1,
@@ -204,7 +204,7 @@ test.each([
 test('fields of data that a channel replaces are named, others are not', async () => {
   const data = { aps: {}, _pushyId: 'x', _pushyCollapseKey: 'x', in: { aps: 1 } };
   const replaced = [
-    'data.aps: replaced by ours for iOS devices',
+    'data.aps: replaced by ours for iOS devices; use apns.payload',
     'data._pushyId: replaced by ours for iOS devices and browsers',
   ];
   expect((await push({ data })).json.info).toMatchObject({ warnings: replaced });
