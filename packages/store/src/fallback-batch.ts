@@ -21,8 +21,8 @@ interface FallbackRequest {
 }
 
 /**
- * Creates a fallback batch of an MQTT batch. Its id follows from that of the batch, so there is one of each. The inbox rows of the
- * recipients stay, and stay responsible for them.
+ * Creates a fallback batch of an MQTT batch. Its id follows from that of the batch, so there is one of each. The inbox
+ * rows of the recipients stay, and stay responsible for them.
  */
 export function createFallbackBatch(request: FallbackRequest): BatchDocument {
   const { id, position: added, push, app, offered, dueAtMs, nowMs } = request;

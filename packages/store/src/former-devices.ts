@@ -162,9 +162,9 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
 }
 
 /**
- * Offers the rows of a device to FCM: inserts a fallback batch for each whose batch is closed and has none with the device. A batch that is
- * open gets its fallback from the worker that settles it, for all of its recipients. Rows of pushes that FCM has accepted
- * already end here: nobody acknowledges them any more.
+ * Offers the rows of a device to FCM: inserts a fallback batch for each whose batch is closed and has none with the device.
+ * A batch that is open gets its fallback from the worker that settles it, for all of its recipients. Rows of pushes that
+ * FCM has accepted already end here: nobody acknowledges them any more.
  */
 async function offerRows(
   { db, batches, receipts, clock }: Collaborators & { db: Db },
