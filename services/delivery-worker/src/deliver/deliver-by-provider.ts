@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Channel, findChannel, type ProviderChannelName } from '@carillon/core/channels';
+import type { Channel, ProviderChannelName } from '@carillon/core/channels';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { type Failure, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { parseProviderTexts } from '@carillon/core/provider-fields';
@@ -12,6 +12,7 @@ import type { GetAppSettings } from './app-settings.ts';
 import { type Progress, trackProgress } from './batch-progress.ts';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
 import { sanitizeProviderError } from './error-texts.ts';
+import { explainNoClient, findNextChannel, findOtherChannel } from './next-channel.ts';
 import type { Address, Attempt, CompletedAttempt, ProviderPush, Send } from './provider.ts';
 import type {
   CredentialClient,
@@ -164,7 +165,7 @@ async function deliverWithClients(
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
     if (run.hasDeferred || delivery.pending.size < pendingBefore) await save();
-    const channel = findNextChannel(run);
+    const channel = findNextChannel(run.movers, delivery.pending.size);
     if (channel !== undefined) {
       // Those that wait for this channel would be moved back at once.
       const hasWaiting = Number.isFinite(run.waitMs);
@@ -219,14 +220,15 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
   const { pending, tokens, push, recordOutcome } = delivery;
   const mayChange = delivery.batch.work.fallback !== true && push.channel === undefined;
   // Without a credential nothing is worth waiting for.
-  const hasCredentials = clients.hasCredentials();
-  const positions = [...pending].filter((position) => isDue(run, position) || !hasCredentials);
+  const mayWait = clients.hasCredentials();
+  const positions = [...pending].filter((position) => isDue(run, position) || !mayWait);
   const pendingTokens = positions.map((position) => tokens[position] ?? '');
   const reachableDevices = await store.devices.findReachable(push.app, pendingTokens);
   const lacksClient = ({ provider }: ReachableDevice) =>
     provider?.channel === name && clients.findClient(provider) === undefined;
   // The owner may just have added the credential: pushes accepted since must not fail without it.
   if (reachableDevices.some(lacksClient)) await clients.refresh();
+  const hasCredentials = clients.hasCredentials();
   const devices = new Map(reachableDevices.map((device) => [device._id, device]));
   return positions.flatMap((position, index) => {
     const token = pendingTokens[index] ?? '';
@@ -238,9 +240,9 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
     const address = device.provider;
     const credentialClient = address?.channel === name ? clients.findClient(address) : undefined;
     if (address === undefined || credentialClient === undefined) {
-      const channel = mayChange ? findOtherChannel(device, name, clients) : undefined;
+      const channel = mayChange ? findOtherChannel(device, name, hasCredentials) : undefined;
       if (channel === undefined)
-        recordOutcome(position, failureCode(explainNoClient(device, name, clients)));
+        recordOutcome(position, failureCode(explainNoClient(device, name, hasCredentials)));
       else run.movers.set(channel, (run.movers.get(channel) ?? 0) + 1);
       return [];
     }
@@ -254,42 +256,6 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
       },
     ];
   });
-}
-
-/**
- * Finds the channel over which a device is reached that has changed its address since its batch was made, or whose app has
- * removed its credential: the channel of its address, or its inbox.
- */
-function findOtherChannel(
-  { platform, provider, replacedBy }: ReachableDevice,
-  name: ProviderChannelName,
-  clients: Pick<ProviderClients, 'hasCredentials'>,
-): Channel | undefined {
-  if (provider !== undefined && provider.channel !== name) return provider.channel;
-  // Nobody reads the inbox of a former device.
-  const hasInbox = findChannel(platform) === 'mqtt' && replacedBy === undefined;
-  const hasAddress = provider !== undefined && clients.hasCredentials();
-  return hasInbox && !hasAddress ? 'mqtt' : undefined;
-}
-
-/**
- * Returns the channel over which a batch goes on. It goes on over MQTT only if all that is left does: there each recipient gets
- * an inbox row, also a phone that never connects.
- */
-function findNextChannel({ movers, delivery }: Run): Channel | undefined {
-  const byProvider = [...movers.keys()].find((channel) => channel !== 'mqtt');
-  const isAllByMqtt = movers.get('mqtt') === delivery.pending.size;
-  return byProvider ?? (isAllByMqtt ? 'mqtt' : undefined);
-}
-
-/** Explains why no client sends to a device. */
-function explainNoClient(
-  { provider }: ReachableDevice,
-  name: ProviderChannelName,
-  clients: Pick<ProviderClients, 'hasCredentials'>,
-): Failure {
-  if (!clients.hasCredentials()) return 'channel-not-configured';
-  return provider?.channel === name ? 'wrong-credential' : 'no-provider-address';
 }
 
 /** Checks whether a recipient may be tried now; else its wait is taken into account. */
