@@ -213,3 +213,41 @@ test.each<[what: string, fields: object, expected: object]>([
   await untilOutcomeCounts(fixture.store, push, { sent: 4 });
   expect(await receivedFor(push, 'browser')).toMatchObject(expected);
 });
+
+test.each<[what: string, fields: object, failed: (keyof typeof devices)[]]>([
+  ['APNs', { apns: { payload: { text: 'x'.repeat(4_097) } } }, ['iPhone', 'iPhone by FCM']],
+  ['FCM', { fcm: { data: { text: 'x'.repeat(4_097) } } }, ['Android', 'iPhone by FCM']],
+  ['Web Push', { web_push: { payload: { text: 'x'.repeat(4_097) } } }, ['browser']],
+])('fields too large for %s end its recipients alone', async (_what, fields, failed) => {
+  const push = await sendToAll(fields);
+  const counts = { sent: 4 - failed.length, failed: failed.length };
+  await untilOutcomeCounts(fixture.store, push, counts);
+  const { json } = await tenant.api<{ reasons: object }>('GET', `/pushes/${push.id}/outcomes`);
+  expect(json.reasons).toEqual({ 'payload-too-large': failed.length });
+  const reached = (await fixture.sandbox.received(push.id)).map(({ to }) => to).sort();
+  const others = Object.entries(devices).filter(([name]) => !failed.some((one) => one === name));
+  expect(reached).toEqual(others.map(([, { address }]) => address).sort());
+});
+
+test('a refusal of a field by the provider ends that recipient alone', async () => {
+  const push = await sendToAll({ fcm: { android: { no_such_field: 1 } } });
+  await untilOutcomeCounts(fixture.store, push, { sent: 2, failed: 2 });
+  await untilOutcomeCounts(fixture.store, await sendToAll({}), { sent: 4 });
+});
+
+test('large numbers arrive as they were sent', async () => {
+  const text = '{"score":12345678901234567890,"ratio":1.0}';
+  const fields = `"apns":{"payload":${text}},"web_push":{"payload":${text}}`;
+  const to = JSON.stringify(Object.values(devices).map(({ token }) => token));
+  const { api, apiKey } = tenant.dev;
+  const response = await fetch(new URL(`/push?api_key=${apiKey}`, api), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: `{"to":${to},"data":{"big":98765432109876543210},${fields}}`,
+  });
+  const { id } = (await response.json()) as { id: string };
+  await untilOutcomeCounts(fixture.store, { id }, { sent: 4 });
+  const log = await fixture.sandbox.readLog('apns');
+  expect(log).toContain('"big":98765432109876543210');
+  expect(log).toContain('"score":12345678901234567890,"ratio":1.0');
+});

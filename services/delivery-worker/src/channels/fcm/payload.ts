@@ -65,7 +65,9 @@ export function encodeFcmForApple(push: ProviderPush, nowMs: number): FcmMessage
   const { fcm: patch } = push.patches ?? {};
   const payload = mergeJsonText(encoded.body, patch?.apns?.payload);
   return {
-    isTooLarge: Buffer.byteLength(payload) > MAX_PAYLOAD_BYTES,
+    isTooLarge:
+      Buffer.byteLength(payload) > MAX_PAYLOAD_BYTES ||
+      measureBytes({}, undefined, patch) > MAX_DATA_BYTES,
     createRequest: (token) => ({
       message: { token, apns: { headers: { ...encoded.headers } } },
       apnsPayload: encoded.body,
