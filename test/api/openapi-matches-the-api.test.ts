@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { API_ERRORS } from '../../packages/core/src/api-error.ts';
 import { OPERATIONS } from '../../services/api/src/reference/document.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
+import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
 /** The endpoints of the specification (section 4), of the compatibility page, of docs/use/outcomes.md and docs/use/export-and-import.md. */
@@ -26,6 +27,15 @@ interface Document {
   openapi: string;
   servers: { url: string }[];
   paths: Record<string, Record<string, { responses: Record<string, DescribedResponse> }>>;
+  components: { schemas: { Push: { properties: Record<string, FieldSchema> } } };
+}
+/** JSON schema of a field; `anyOf` has null besides. */
+interface FieldSchema {
+  type?: string | string[];
+  properties?: Record<string, FieldSchema>;
+  additionalProperties?: unknown;
+  anyOf?: FieldSchema[];
+  enum?: unknown[];
 }
 interface DescribedResponse {
   content: { 'application/json': { examples?: Record<string, { value: unknown }> } };
@@ -93,12 +103,39 @@ describe('/openapi.json', () => {
     expect([...new Set(examples.map(([code]) => code))].sort()).toEqual(specified.sort());
   });
 
+  test.each(['apns', 'fcm', 'web_push'])('names the fields that %s may have', async (name) => {
+    const { Push } = (await readDocument()).components.schemas;
+    const described = [...listObjects(name, Push.properties[name] ?? {})];
+    expect(described.length).toBeGreaterThan(4);
+    const { token } = await registerDevice(stack.dev);
+    const refused = [];
+    for (const fields of described) {
+      const { status, json } = await stack.api('POST', '/push', { to: token, data: {}, ...fields });
+      if (status !== 200) refused.push([json.error, fields]);
+    }
+    expect(refused).toEqual([]);
+    const other = { to: token, data: {}, [name]: { other: {} } };
+    const error = expect.stringContaining(`${name}.other`);
+    expect(await stack.api('POST', '/push', other)).toMatchObject({ status: 400, json: { error } });
+  });
+
   test.each(OPERATIONS)('the examples of $id are valid', ({ request, response }) => {
     if (request !== undefined)
       expect(request.schema.safeParse(request.example).error).toBeUndefined();
     expect(response.schema.safeParse(response.example).error).toBeUndefined();
   });
 });
+
+/** Lists objects that a schema describes, each with one field alone, for all values of it that the schema names. */
+function* listObjects(name: string, schema: FieldSchema): Generator<Record<string, unknown>> {
+  const { properties, anyOf = [schema] } = schema;
+  for (const [inner, field] of Object.entries(properties ?? {}))
+    for (const object of listObjects(inner, field)) yield { [name]: object };
+  if (properties !== undefined) return;
+  for (const { type, enum: values = [EXAMPLES[String(type)]] } of anyOf)
+    for (const value of values) yield { [name]: value };
+}
+const EXAMPLES: Record<string, unknown> = { null: null, object: {}, integer: 1, string: 'a' };
 
 /** Of requests that reach no endpoint. */
 const COMMON_CODES = ['NOT_FOUND', 'METHOD_NOT_ALLOWED', 'HEADERS_TOO_LARGE'];
@@ -121,5 +158,6 @@ describe('/docs', () => {
       expect(html).toContain(`<h2>${summary}</h2>`);
     }
     for (const code of Object.keys(API_ERRORS)) expect(html).toContain(`id="${code}"`);
+    expect(html).toContain('<code>fcm.<wbr>apns.<wbr>headers.<wbr>apns-collapse-id</code>');
   });
 });

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { LIMITS } from './limits.ts';
-import type { ProviderTexts } from './provider-fields.ts';
+import { PROVIDER_FIELD_SCHEMAS } from './provider-field-schemas.ts';
+import type { ProviderField, ProviderTexts } from './provider-fields.ts';
 import { integer } from './validate.ts';
 
 const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
@@ -55,7 +56,11 @@ export const notification = z
   })
   .meta({ id: 'IosNotification', description: 'Alert to display on iOS devices.' });
 
-const providerObject = z.record(z.string(), z.unknown(), 'must be an object').optional();
+/** Creates the schema of an object that is merged over what a channel makes; `findFieldFault` checks its fields. */
+function providerObject(name: ProviderField) {
+  const object = z.record(z.string(), z.unknown(), 'must be an object');
+  return object.meta({ override: PROVIDER_FIELD_SCHEMAS[name] }).optional();
+}
 
 /**
  * The options of a push: what the channels get besides its payload. This is the only list of them: a request is parsed, a push
@@ -79,17 +84,15 @@ export const pushOptions = {
     description:
       'Whether to wake the device at once (`high`), or to save its battery. Defaults to `high` for what shows.',
   }),
-  apns: providerObject.meta({
-    description:
-      '`headers` and `payload`, merged over what Carillon sends to APNs (RFC 7396: null removes).',
+  apns: providerObject('apns').meta({
+    description: 'Fields merged over what Carillon sends to APNs (RFC 7396: null removes).',
   }),
-  fcm: providerObject.meta({
+  fcm: providerObject('fcm').meta({
     description:
-      '`android`, `apns`, `notification`, `data` and `fcm_options`, merged over the message that Carillon sends to FCM (RFC 7396: null removes).',
+      'Fields merged over the message that Carillon sends to FCM (RFC 7396: null removes).',
   }),
-  web_push: providerObject.meta({
-    description:
-      '`headers` (`urgency`, `topic`) and `payload`, merged over what Carillon sends to browsers (RFC 7396: null removes).',
+  web_push: providerObject('web_push').meta({
+    description: 'Fields merged over what Carillon sends to browsers (RFC 7396: null removes).',
   }),
 };
 const requested = z.object(pushOptions);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { describeError } from '@carillon/admin/admin-error';
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
@@ -56,17 +57,31 @@ export function createNameCollector(
   };
 }
 
-/** Validates that a text is a JSON object and returns it unchanged: parsing would change large numbers. */
+/**
+ * Validates that a text is a JSON object and returns it unchanged: parsing would change large numbers. `@PATH` stands for
+ * the text of a file.
+ */
 export function parseJsonObjectText(text: string): string {
-  if (text.trimStart().startsWith('{') && isJson(text)) return text;
-  throw new InvalidArgumentError('It must be a JSON object, such as \'{"message":"Hello"}\'.');
+  const json = text.startsWith('@') ? readTextFile(text.slice(1)) : text;
+  if (isJsonObject(json)) return json;
+  throw new InvalidArgumentError(
+    'It must be a JSON object, such as \'{"message":"Hello"}\', or @FILE with one in the file.',
+  );
 }
 
-function isJson(text: string): boolean {
+function readTextFile(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new InvalidArgumentError(`The file ${path} can't be read: ${describeError(error)}.`);
+  }
+}
+
+function isJsonObject(text: string): boolean {
   try {
     JSON.parse(text);
-    return true;
-  } catch {
-    return false;
+  } catch (error) {
+    throw new InvalidArgumentError(`It is not JSON: ${describeError(error)}.`);
   }
+  return text.trimStart().startsWith('{');
 }

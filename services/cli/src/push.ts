@@ -6,7 +6,7 @@ import {
 } from '@carillon/admin/pushes';
 import { LIMITS } from '@carillon/core/limits';
 import type { RecipientStatus } from '@carillon/store/documents';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { type ApiRequest, requestApi } from './api-client.ts';
 import { withStore } from './database.ts';
@@ -28,7 +28,11 @@ interface SendOptions {
   ttl?: number;
   collapseKey?: string;
   schedule?: number;
+  priority?: 'high' | 'normal';
   notification?: string;
+  apns?: string;
+  fcm?: string;
+  webPush?: string;
   contentAvailable?: true;
   mutableContent?: true;
   idempotencyKey?: string;
@@ -49,7 +53,7 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
     .description('send a push through the API')
     .option('--to <tokens>', 'device tokens, separated by commas; repeatable', collectValues)
     .option('--topic <names>', 'topics, separated by commas; repeatable', collectValues)
-    .requiredOption('--data <json>', 'the payload, a JSON object', parseJsonObjectText)
+    .requiredOption('--data <json>', 'the payload, a JSON object or @FILE', parseJsonObjectText)
     .option(
       '--ttl <time>',
       'time to live: seconds, or with a unit (90s, 15m, 1h, 30d)',
@@ -61,7 +65,24 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
       'time to send: a date with a time zone (2030-01-31T18:00:00Z), or unix seconds',
       parseTimestamp,
     )
-    .option('--notification <json>', 'notification for iOS, a JSON object', parseJsonObjectText)
+    .addOption(
+      new Option('--priority <priority>', 'wake the device at once, or save its battery').choices([
+        'high',
+        'normal',
+      ]),
+    )
+    .option('--notification <json>', 'notification for iOS, as --data', parseJsonObjectText)
+    .option('--apns <json>', 'fields of APNs, as --data: headers, payload', parseJsonObjectText)
+    .option(
+      '--fcm <json>',
+      'fields of FCM, as --data: android, apns, notification, data, fcm_options',
+      parseJsonObjectText,
+    )
+    .option(
+      '--web-push <json>',
+      'fields of Web Push, as --data: headers, payload',
+      parseJsonObjectText,
+    )
     .option('--content-available', 'wakes iOS apps in the background')
     .option('--mutable-content', "runs the iOS app's service extension")
     .option(
@@ -141,7 +162,7 @@ function parseIdempotencyKey(text: string): string {
 
 /** Builds the body of `POST /push`; JSON texts are inserted unchanged, because parsing would change large numbers. */
 function buildSendBody(options: SendOptions): string {
-  const { to = [], topic = [], data, notification } = options;
+  const { to = [], topic = [], data, notification, apns, fcm, webPush } = options;
   const recipients = [...to, ...topic.map((name) => `/topics/${name}`)];
   if (recipients.length === 0) throw usageError('Give the recipients with --to or --topic.');
   const fields = JSON.stringify({
@@ -149,11 +170,14 @@ function buildSendBody(options: SendOptions): string {
     time_to_live: options.ttl,
     collapse_key: options.collapseKey,
     schedule: options.schedule,
+    priority: options.priority,
     content_available: options.contentAvailable,
     mutable_content: options.mutableContent,
   });
-  const notificationField = notification === undefined ? '' : `,"notification":${notification}`;
-  return `${fields.slice(0, -1)}${notificationField},"data":${data}}`;
+  const texts = Object.entries({ notification, apns, fcm, web_push: webPush, data })
+    .filter(([, json]) => json !== undefined)
+    .map(([name, json]) => `"${name}":${json}`);
+  return `${fields.slice(0, -1)},${texts.join(',')}}`;
 }
 
 const sendResponse = z.object({

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { AdminError } from '@carillon/admin/admin-error';
 import { describe, expect, test } from '@jest/globals';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
@@ -62,11 +62,27 @@ describe('an invalid command line', () => {
     'push send --to a --data {} --ttl 1w',
     'push send --to a --data {} --schedule tomorrow',
     'push send --to a --data {} --notification Hello',
+    'push send --to a --data {} --priority urgent',
+    'push send --to a --data {} --apns []',
     'push send --to a --data {} --idempotency-key \n',
   ])('carillon %s exits with 2 and a message', async (line) => {
     const { code, out, err } = await runCarillon(line === '' ? [] : line.split(' '));
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(/\w/);
+  });
+
+  test.each([
+    ['is not there', '/nonexistent/apns.json', "The file /nonexistent/apns.json can't be read"],
+    ['has no JSON', 'half', 'It is not JSON'],
+    ['has no object', 'list', 'It must be a JSON object'],
+  ])('names the option whose file %s', async (_case, file, problem) => {
+    const folder = createTemporaryFolder();
+    writeFileSync(join(folder, 'half'), '{"headers":');
+    writeFileSync(join(folder, 'list'), '[1]');
+    const args = ['--to', 'a', '--data', '{}', '--apns', `@${resolve(folder, file)}`];
+    const { code, err } = await runCarillon(['push', 'send', ...args]);
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(problem) });
+    expect(err).toContain('--apns');
   });
 
   test('exits with 2 when the environment is invalid', async () => {

@@ -6,6 +6,7 @@ interface JsonSchema {
   enum?: unknown[];
   const?: unknown;
   properties?: Record<string, JsonSchema>;
+  additionalProperties?: unknown;
   required?: string[];
   anyOf?: JsonSchema[];
   oneOf?: JsonSchema[];
@@ -22,12 +23,15 @@ interface Content {
 const NULL_SCHEMA: JsonSchema = { type: 'null' };
 const REFERENCE_PREFIX = '#/components/schemas/';
 
-/** Marks optional request fields of a document as nullable: null counts as absent (`core/validate`). Modifies the document. */
+/**
+ * Marks optional request fields of a document as nullable: null counts as absent (`core/validate`). Modifies the document.
+ * An object that has no other fields than its own is merged over what a provider gets, and names those that may be null.
+ */
 export function allowNulls<T extends object>(document: T): T {
   const { paths, components } = document as T & Document;
   const seen = new Set<JsonSchema>();
   const visit = (shape: JsonSchema | undefined): void => {
-    if (shape === undefined || seen.has(shape)) return;
+    if (shape === undefined || seen.has(shape) || shape.additionalProperties === false) return;
     seen.add(shape);
     if (shape.$ref !== undefined)
       visit(components.schemas[shape.$ref.slice(REFERENCE_PREFIX.length)]);
