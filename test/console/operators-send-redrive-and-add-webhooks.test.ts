@@ -46,6 +46,12 @@ afterAll(async () => {
 
 /** Returns the id of the object that the page shows. */
 const shownId = (): string => new URL(page.url()).pathname.split('/')[2] ?? '';
+/** Returns the error that a text field shows, found by its label. */
+const readErrorOf = (of: Page, label: string) =>
+  of.$eval(`::-p-aria([name="${label}"][role="textbox"])`, (input) => {
+    const ids = input.getAttribute('aria-describedby')?.split(' ') ?? [];
+    return ids.map((id: string) => input.ownerDocument.getElementById(id)?.textContent).join(' ');
+  });
 const untilClosed = () => page.waitForFunction("document.querySelector('[role=dialog]') === null");
 
 /** Takes the secret from the dialog that shows it once. */
@@ -179,6 +185,48 @@ describe('with providers,', () => {
     await page.goto(`${origin}/apps/${tenant.app}/devices`);
     await waitForText(page, phone.token.slice(0, 4));
     expect(await readText(page)).toMatch(/android\s+FCM/);
+  });
+
+  test('a push is composed with fields of Apple, which are shown, and sent again with it', async () => {
+    const apns = { payload: { n: '1', aps: { 'interruption-level': 'passive' } } };
+    const typed = JSON.stringify(apns).replace('"1"', '12345678901234567890');
+    await page.goto(`${origin}/apps/${tenant.app}/compose?to=${iphone.token}`);
+    await click(page, 'Fields of the providers');
+    await fill(page, 'APNs', typed.slice(0, -1));
+    for (const label of ['APNs', 'FCM']) await click(page, label, 'textbox');
+    await waitForText(page, 'It is not JSON');
+    expect(await readErrorOf(page, 'APNs')).toContain('It is not JSON');
+    await fill(page, 'APNs', '{"headers":{"apns-topic":"other"}}');
+    await click(page, 'Send');
+    await waitForText(page, 'it follows from the device');
+    expect(await readErrorOf(page, 'APNs')).toContain('"apns.headers.apns-topic" can\'t be set');
+    expect(await findViolations(page)).toEqual([]);
+    await fill(page, 'APNs', typed);
+    await page.locator('::-p-aria([name="Priority"][role="combobox"])').fill('normal');
+    const body = `{"to":"${iphone.token}","data":{"message":"Hello"},"priority":"normal","apns":${typed}}`;
+    await waitForText(page, `-d '${body}'`);
+    await waitForText(page, '"n": 12345678901234567890,');
+    await click(page, 'Send');
+    await waitForText(page, 'One device gets the push.');
+    await click(page, 'See how it is delivered', 'link');
+    await waitForOutcomes(page, 'Sent 1');
+    await click(page, 'Show the payload');
+    await waitForText(page, '"n": 12345678901234567890,');
+    await waitForText(page, '"interruption-level": "passive"');
+
+    const first = shownId();
+    await click(page, 'Send again');
+    await click(page, 'Send once more');
+    await page.waitForFunction(`!location.pathname.includes('${first}')`);
+    await waitForOutcomes(page, 'Sent 1');
+    for (const push of [first, shownId()]) {
+      expect(await fixture.sandbox.received(push)).toMatchObject([
+        {
+          headers: { 'apns-priority': '5' },
+          payload: { message: 'Hello', ...apns.payload, n: expect.any(Number) },
+        },
+      ]);
+    }
   });
 
   test('a refused delivery is listed with the reason of APNs, redriven, and sent', async () => {

@@ -1,13 +1,17 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type CarillonRun, runCarillon, runCarillonHere } from '../support/carillon.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
-import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { registerIphone } from '../support/providers/devices.ts';
+import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
 import { callApi } from '../support/stack/call-api.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
 const ID = /^[0-9a-f]{24}$/;
@@ -109,6 +113,33 @@ describe('devices and pushes', () => {
     const { stdout } = await run('push', 'send', ...args.with(3, '{"a":2}'));
     expect(stdout).toBe('');
   });
+});
+
+test('fields of providers reach them as they are in a file', async () => {
+  const providers = await useSharedProviders();
+  const { dev } = await providers.tenant();
+  const { token } = await registerIphone(dev);
+  const file = join(createTemporaryFolder(), 'apns.json');
+  writeFileSync(file, '{\n  "payload": { "n": 12345678901234567890, "aps": { "badge": 0 } }\n}\n');
+  const args = ['push', 'send', '--to', token, '--data', '{"a":1}', '--apns', `@${file}`];
+  const others = ['--priority', 'normal', '--fcm', '{"android":{}}', '--web-push', '{}'];
+  const key = { CARILLON_API: dev.api, CARILLON_API_KEY: dev.apiKey };
+  const { stdout } = await runCarillonHere(stack.home, ['--json', ...args, ...others], key);
+  const [received] = await until(async () => {
+    const requests = await providers.sandbox.received(JSON.parse(stdout).id);
+    return requests.length > 0 && requests;
+  });
+  expect(received).toMatchObject({
+    headers: { 'apns-priority': '5' },
+    payload: { a: 1, aps: { badge: 0 } },
+  });
+  const { options } = (await providers.store.pushes.inspect(JSON.parse(stdout).id)) ?? {};
+  expect(options).toEqual({
+    priority: 'normal',
+    apns: '{"payload":{"n":12345678901234567890,"aps":{"badge":0}}}',
+    ...{ fcm: '{"android":{}}', web_push: '{}' },
+  });
+  await providers.close();
 });
 
 test('simulate prints one JSON line for each push that arrives, until it is stopped', async () => {

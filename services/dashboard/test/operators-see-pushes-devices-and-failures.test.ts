@@ -159,6 +159,21 @@ test('a push is sent, listed, shown with its time line, sent again and deleted',
   });
 });
 
+test('fields of providers are stored as they were written, and sent again', async () => {
+  const [to = ''] = await register();
+  const fields = { priority: 'normal', apns: { payload: { aps: { badge: null } } }, fcm: {} };
+  const { id } = await post('/apps/:app/pushes', { app, to, data: {}, ...fields });
+  const again = await post('/pushes/:push/send-again', { push: id });
+  const texts = { apns: '{"payload":{"aps":{"badge":null}}}', fcm: '{}' };
+  for (const push of [id, again.id]) {
+    const payload = await get('/pushes/:push/payload', { push });
+    expect(payload).toEqual({ data: '{}', options: { priority: 'normal', ...texts } });
+  }
+  const web_push = { headers: { ttl: 1 } };
+  const refused = post('/apps/:app/pushes', { app, to, data: {}, web_push });
+  await expect(refused).rejects.toMatchObject({ parameter: 'web_push.headers.ttl' });
+});
+
 test('the time line ends with the receipt of the device that connects last', async () => {
   const tokens = await register(2);
   const [, offline = ''] = tokens;

@@ -57,10 +57,12 @@ function fromAdminError({ code, message }: AdminError): ConsoleError {
   return new ConsoleError(CODE_OF_ADMIN_ERROR[code] ?? 'INVALID_PARAM', message);
 }
 
-function fromApiError({ code, status, message, retryAfterSeconds }: ApiError): ConsoleError {
+function fromApiError(error: ApiError): ConsoleError {
+  const { code, status, message, retryAfterSeconds, parameter } = error;
   if (code === 'ACCOUNT_SUSPENDED' || code === 'RATE_LIMIT_EXCEEDED')
     return new ConsoleError(code, message, retryAfterSeconds);
-  return new ConsoleError(CODE_OF_STATUS[status] ?? 'INTERNAL', message, retryAfterSeconds);
+  const consoleCode = CODE_OF_STATUS[status] ?? 'INTERNAL';
+  return new ConsoleError(consoleCode, message, retryAfterSeconds, parameter);
 }
 
 function invalidInput({ issues }: z.ZodError): ConsoleError {

@@ -100,12 +100,20 @@ export class ConsoleError extends Error {
   readonly status: number;
   /** Seconds after which a repetition makes sense, sent as Retry-After. */
   readonly retryAfterSeconds: number | undefined;
+  /** Name of the invalid parameter of a push, as the API names it. */
+  readonly parameter: string | undefined;
 
-  constructor(code: ConsoleErrorCode, message: string, retryAfterSeconds?: number) {
+  constructor(
+    code: ConsoleErrorCode,
+    message: string,
+    retryAfterSeconds?: number,
+    parameter?: string,
+  ) {
     super(message);
     this.code = code;
     this.status = STATUS[code];
     this.retryAfterSeconds = retryAfterSeconds;
+    this.parameter = parameter;
   }
 }
 

@@ -270,11 +270,11 @@ function createRunner(
 
 function sendError(response: Response, error: ConsoleError, requestId: string): void {
   if (response.headersSent) return void response.destroy();
-  const { code, status, message, retryAfterSeconds } = error;
+  const { code, status, message, retryAfterSeconds, parameter } = error;
   if (retryAfterSeconds !== undefined) response.setHeader('retry-after', retryAfterSeconds);
   // The rest of an unread body would be taken for the next request.
   if (!response.req.complete) response.setHeader('connection', 'close');
-  sendJson(response, status, { code, error: message, requestId });
+  sendJson(response, status, { code, error: message, parameter, requestId });
 }
 
 function sendJson(response: Response, status: number, body: unknown): void {

@@ -1,7 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from '@jest/globals';
-import { type ComposeForm, compact, composeBody, EMPTY_FORM } from '../src/lib/compose-body.ts';
+import {
+  type ComposeForm,
+  composeBody,
+  describeOptions,
+  EMPTY_FORM,
+  findInput,
+} from '../src/lib/compose-body.ts';
 import { sendCommand, shellQuote, statusCommand } from '../src/lib/curl.ts';
+import { compactJson, indentJson } from '../src/lib/json-text.ts';
 
 const NASTY = `it's "$HOME" \`id\` \\ $(id) \n ünï ; & | > * ?`;
 
@@ -27,7 +34,7 @@ test('large numbers and texts of the payload stay as they were typed', () => {
     ok: true,
     body: '{"to":"token","data":{"id":12345678901234567890,"text":" a  \\" b "}}',
   });
-  expect(compact('{ "a" : [ 1.0 , 2 ] }')).toBe('{"a":[1.0,2]}');
+  expect(compactJson('{ "a" : [ 1.0 , 2 ] }')).toBe('{"a":[1.0,2]}');
 });
 
 test('several recipients are a list without duplicates', () => {
@@ -49,11 +56,45 @@ test('options are sent only when they are given', () => {
   });
 });
 
+test('fields of providers stay as they were typed, and empty ones are not sent', () => {
+  const apns = '{ "payload": { "n": 12345678901234567890, "aps": { "badge": null } } }';
+  const composed = compose({ data: '{}', priority: 'normal', apns, fcm: ' \n', web_push: '{}' });
+  const fields = `"priority":"normal","apns":${compactJson(apns)},"web_push":{}`;
+  expect(composed).toEqual({ ok: true, body: `{"to":"token","data":{},${fields}}` });
+});
+
+test('stored options are shown with fields of providers as JSON', () => {
+  const options = { collapse_key: '{}', apns: '{"payload":{"n":1.0,"list":[],"text":"{\\",:"}}' };
+  expect(indentJson(describeOptions(options))).toBe(`{
+  "collapse_key": "{}",
+  "apns": {
+    "payload": {
+      "n": 1.0,
+      "list": [],
+      "text": "{\\",:"
+    }
+  }
+}`);
+});
+
+test.each([
+  ['apns.headers.apns-topic', 'apns'],
+  ['web_push', 'web_push'],
+  ['notification.title', 'title'],
+  ['time_to_live', 'timeToLive'],
+  ['tokens', undefined],
+])('an error about %s is shown at its input', (parameter, input) => {
+  expect(findInput(parameter)).toBe(input);
+});
+
 test.each([
   ['to', { to: '' }],
   ['to', { to: 'no token!' }],
   ['data', { data: '[]' }],
   ['data', { data: '{' }],
+  ['apns', { apns: '{"headers":' }],
+  ['fcm', { fcm: 'null' }],
+  ['web_push', { web_push: '[]' }],
   ['collapseKey', { collapseKey: 'x'.repeat(33) }],
   ['timeToLive', { timeToLive: '1.5' }],
   ['schedule', { schedule: '2020-01-01T00:00' }],

@@ -11,12 +11,15 @@ export class RequestError extends Error {
   readonly code: string;
   readonly status: number;
   readonly requestId: string | undefined;
+  /** Name of the parameter of a push that is not valid. */
+  readonly parameter: string | undefined;
 
   constructor(status: number, body: ErrorBody) {
     super(body.error);
     this.code = body.code;
     this.status = status;
     this.requestId = body.requestId;
+    this.parameter = body.parameter;
   }
 }
 
@@ -121,8 +124,7 @@ async function send<T>(
   const error = isErrorBody(json) ? json : UNREADABLE;
   const requestId = error.requestId ?? response.headers.get('x-request-id') ?? undefined;
   throw new RequestError(response.status, {
-    code: error.code,
-    error: error.error,
+    ...error,
     ...(requestId !== undefined && { requestId }),
   });
 }

@@ -60,4 +60,6 @@ export interface ErrorBody {
   code: string;
   error: string;
   requestId?: string;
+  /** Of a push. */
+  parameter?: string;
 }

@@ -1,5 +1,11 @@
-/** The composer's form, as its inputs hold it. */
-export interface ComposeForm {
+import { compactJson, joinFields } from './json-text.ts';
+
+/** Fields of a push that are merged over what its provider gets. They are stored as JSON texts. */
+export const PROVIDER_FIELDS = ['apns', 'fcm', 'web_push'] as const;
+export type ProviderField = (typeof PROVIDER_FIELDS)[number];
+
+/** The composer's form, as its inputs hold it. Fields of providers are JSON texts, or empty. */
+export interface ComposeForm extends Record<ProviderField, string> {
   /** Device tokens and topics, separated by white space or commas. */
   to: string;
   data: string;
@@ -10,6 +16,8 @@ export interface ComposeForm {
   timeToLive: string;
   /** Text of an input of type datetime-local; empty for now. */
   schedule: string;
+  /** `high` or `normal`; empty for the default. */
+  priority: string;
 }
 
 export const EMPTY_FORM: ComposeForm = {
@@ -20,12 +28,38 @@ export const EMPTY_FORM: ComposeForm = {
   collapseKey: '',
   timeToLive: '',
   schedule: '',
+  priority: '',
+  apns: '',
+  fcm: '',
+  web_push: '',
 };
 
-/** A push from the form: the request's body, or for each wrong field a sentence. */
-export type ComposeResult =
-  | { ok: true; body: string }
-  | { ok: false; errors: Partial<Record<keyof ComposeForm, string>> };
+/** The parameters of POST /push that the inputs are for. */
+const PARAMETERS: Readonly<Record<keyof ComposeForm, string>> = {
+  to: 'to',
+  data: 'data',
+  title: 'notification.title',
+  body: 'notification.body',
+  collapseKey: 'collapse_key',
+  timeToLive: 'time_to_live',
+  schedule: 'schedule',
+  priority: 'priority',
+  apns: 'apns',
+  fcm: 'fcm',
+  web_push: 'web_push',
+};
+const INPUTS = Object.keys(PARAMETERS) as (keyof ComposeForm)[];
+
+/** Finds the input for a parameter that the API names, such as `apns.headers.apns-topic`. */
+export function findInput(parameter: string): keyof ComposeForm | undefined {
+  return INPUTS.find((input) => `${parameter}.`.startsWith(`${PARAMETERS[input]}.`));
+}
+
+/** A sentence for each wrong field. */
+export type ComposeErrors = Partial<Record<keyof ComposeForm, string>>;
+
+/** A push from the form: the request's body, or its errors. */
+export type ComposeResult = { ok: true; body: string } | { ok: false; errors: ComposeErrors };
 
 const TOPIC = /^\/topics\/[a-zA-Z0-9\-_.]{1,100}$/;
 const TOKEN = /^[0-9A-Za-z_-]{1,64}$/;
@@ -48,7 +82,7 @@ export function composeBody(form: ComposeForm, nowMs: number): ComposeResult {
   };
   const fields: [string, string][] = [
     ['to', JSON.stringify(recipients.length === 1 ? recipients[0] : recipients)],
-    ['data', compact(form.data)],
+    ['data', compactJson(form.data)],
   ];
   if (Object.keys(notification).length > 0) {
     fields.push(['notification', JSON.stringify(notification)]);
@@ -58,20 +92,24 @@ export function composeBody(form: ComposeForm, nowMs: number): ComposeResult {
   if (form.schedule !== '') {
     fields.push(['schedule', String(Math.floor(Date.parse(form.schedule) / 1_000))]);
   }
-  return {
-    ok: true,
-    body: `{${fields.map(([name, json]) => `${JSON.stringify(name)}:${json}`).join(',')}}`,
-  };
+  if (form.priority !== '') fields.push(['priority', JSON.stringify(form.priority)]);
+  for (const name of PROVIDER_FIELDS) {
+    if (form[name].trim() !== '') fields.push([name, compactJson(form[name])]);
+  }
+  return { ok: true, body: joinFields(fields) };
 }
 
 function findErrors(form: ComposeForm, nowMs: number) {
-  const errors: Partial<Record<keyof ComposeForm, string>> = {};
+  const errors: ComposeErrors = {};
   const recipients = readRecipients(form.to);
   const wrong = recipients.find((item) => !TOPIC.test(item) && !TOKEN.test(item));
   if (recipients.length === 0) errors.to = 'Give a device token or a topic such as /topics/news.';
   else if (wrong !== undefined) errors.to = `“${wrong}” is neither a device token nor a topic.`;
-  const problem = findJsonProblem(form.data);
-  if (problem !== undefined) errors.data = problem;
+  for (const name of ['data', ...PROVIDER_FIELDS] as const) {
+    const isAbsent = name !== 'data' && form[name].trim() === '';
+    const problem = isAbsent ? undefined : findJsonProblem(form[name]);
+    if (problem !== undefined) errors[name] = problem;
+  }
   if (form.collapseKey.length > MAX_COLLAPSE_KEY_CHARACTERS) {
     errors.collapseKey = `A collapse key has at most ${MAX_COLLAPSE_KEY_CHARACTERS} characters.`;
   }
@@ -92,13 +130,17 @@ function findJsonProblem(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text);
     const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-    return isObject ? undefined : 'The payload must be a JSON object: { … }.';
+    return isObject ? undefined : 'It must be a JSON object: { … }.';
   } catch (error) {
-    return `The payload is not JSON: ${error instanceof Error ? error.message : String(error)}`;
+    return `It is not JSON: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 
-/** Removes the white space between a JSON text's tokens, and changes nothing else. */
-export function compact(json: string): string {
-  return json.replaceAll(/("(?:[^"\\]|\\.)*")|\s+/g, (_, text: string | undefined) => text ?? '');
+/** Writes the options of a push, in which the fields of providers are JSON texts, as one JSON text. */
+export function describeOptions(options: object): string {
+  const isText = (name: string) => (PROVIDER_FIELDS as readonly string[]).includes(name);
+  const fields = Object.entries(options).map(
+    ([name, value]) => [name, isText(name) ? String(value) : JSON.stringify(value)] as const,
+  );
+  return joinFields(fields);
 }

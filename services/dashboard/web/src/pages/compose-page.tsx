@@ -1,21 +1,30 @@
 import '@mantine/core/styles/Grid.css';
-import { Alert, Button, Grid, Group, Stack, Text, Textarea, TextInput } from '@mantine/core';
+import { Alert, Button, Grid, Group, Stack, Text } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { handleError } from '../api/query-client.ts';
-import { postText } from '../api/request.ts';
+import { postText, RequestError } from '../api/request.ts';
 import type { AcceptedPush } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
-import { type ComposeForm, composeBody, EMPTY_FORM } from '../lib/compose-body.ts';
+import {
+  type ComposeErrors,
+  type ComposeForm,
+  composeBody,
+  EMPTY_FORM,
+  findInput,
+} from '../lib/compose-body.ts';
 import { sendCommand } from '../lib/curl.ts';
+import { indentJson } from '../lib/json-text.ts';
 import { formatCount } from '../lib/times.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
 import { ApiCommand } from '../parts/api-command.tsx';
+import { CodeBlock } from '../parts/code-block.tsx';
 import { Failure } from '../parts/failure.tsx';
 import { ButtonLink } from '../parts/links.tsx';
 import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { ComposeFields } from './compose/compose-fields.tsx';
 
 /** Composes a push, sends it as the HTTP API would, and shows the same as a command. */
 export function ComposePage() {
@@ -42,10 +51,15 @@ function Composer({ app }: { app: string }) {
     mutationFn: (body: string) => postText(`/apps/${app}/pushes`, body),
     onError: handleError,
   });
+  const refused = findRefused(send.error);
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     setTried(true);
     if (composed.ok) send.mutate(composed.body);
+  };
+  const change = (changed: ComposeForm): void => {
+    setForm(changed);
+    if (send.isError) send.reset();
   };
   return (
     <Grid>
@@ -53,12 +67,13 @@ function Composer({ app }: { app: string }) {
         <Panel title="Push">
           <form onSubmit={submit} noValidate>
             <Stack gap="sm">
-              <Fields
+              <ComposeFields
                 form={form}
-                errors={wasTried && !composed.ok ? composed.errors : {}}
-                onChange={setForm}
+                errors={{ ...(!composed.ok && composed.errors), ...refused }}
+                wasTried={wasTried}
+                onChange={change}
               />
-              {send.isError && <Failure error={send.error} />}
+              {send.isError && refused === undefined && <Failure error={send.error} />}
               {send.data !== undefined && <Accepted push={send.data} />}
               <Group>
                 <Button type="submit" loading={send.isPending}>
@@ -72,13 +87,10 @@ function Composer({ app }: { app: string }) {
       <Grid.Col span={{ base: 12, md: 5 }}>
         <Panel title="The same with the API">
           {composed.ok ? (
-            <ApiCommand
-              label="Command that sends the push"
-              command={(api) => sendCommand(api, composed.body)}
-            />
+            <Preview body={composed.body} />
           ) : (
             <Text fz="sm" c="dimmed">
-              The command appears when the push is complete.
+              The request appears when the push is complete.
             </Text>
           )}
         </Panel>
@@ -87,50 +99,19 @@ function Composer({ app }: { app: string }) {
   );
 }
 
-interface FieldsProps {
-  form: ComposeForm;
-  errors: Partial<Record<keyof ComposeForm, string>>;
-  onChange: (form: ComposeForm) => void;
+/** Returns the error of the API at its input; undefined if it concerns none. */
+function findRefused(error: unknown): ComposeErrors | undefined {
+  if (!(error instanceof RequestError) || error.parameter === undefined) return undefined;
+  const input = findInput(error.parameter);
+  return input === undefined ? undefined : { [input]: error.message };
 }
 
-function Fields({ form, errors, onChange }: FieldsProps) {
-  const bind = (name: keyof ComposeForm) => ({
-    value: form[name],
-    error: errors[name] ?? null,
-    onChange: ({ currentTarget }: { currentTarget: { value: string } }) =>
-      onChange({ ...form, [name]: currentTarget.value }),
-  });
+function Preview({ body }: { body: string }) {
   return (
-    <>
-      <Textarea
-        label="To"
-        description="Device tokens and topics such as /topics/news, separated by spaces or lines"
-        autosize
-        minRows={2}
-        maxRows={8}
-        spellCheck={false}
-        {...bind('to')}
-      />
-      <Textarea
-        label="Payload"
-        description="A JSON object"
-        autosize
-        minRows={5}
-        maxRows={20}
-        spellCheck={false}
-        styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)' } }}
-        {...bind('data')}
-      />
-      <Group grow align="flex-start">
-        <TextInput label="Title" description="Of the shown notification" {...bind('title')} />
-        <TextInput label="Text" description="Of the shown notification" {...bind('body')} />
-      </Group>
-      <Group grow align="flex-start">
-        <TextInput label="Collapse key" {...bind('collapseKey')} />
-        <TextInput label="Time to live (seconds)" inputMode="numeric" {...bind('timeToLive')} />
-        <TextInput label="Send at" type="datetime-local" {...bind('schedule')} />
-      </Group>
-    </>
+    <Stack gap="md">
+      <CodeBlock text={indentJson(body)} label="Body of the request" copy="Copy the body" />
+      <ApiCommand label="Command that sends the push" command={(api) => sendCommand(api, body)} />
+    </Stack>
   );
 }
 

@@ -1,6 +1,8 @@
 import { Button, Stack } from '@mantine/core';
 import { useState } from 'react';
 import { useGet } from '../../api/use-get.ts';
+import { describeOptions } from '../../lib/compose-body.ts';
+import { indentJson } from '../../lib/json-text.ts';
 import { CodeBlock } from '../../parts/code-block.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Panel } from '../../parts/panel.tsx';
@@ -18,7 +20,7 @@ export function PayloadPanel({ push }: { push: string }) {
               <CodeBlock text={data} label="Payload" copy="Copy the payload" />
               {Object.keys(options).length > 0 && (
                 <CodeBlock
-                  text={JSON.stringify(options, undefined, 2)}
+                  text={indentJson(describeOptions(options))}
                   label="Options"
                   copy="Copy the options"
                 />
