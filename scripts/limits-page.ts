@@ -28,6 +28,12 @@ function contentRows(): Row[] {
     ['topics of a push, with any number of subscribers', count(LIMITS.topicsPerPush), '400'],
     ['characters of `data` as JSON', count(LIMITS.payloadCharacters), '400', 'app'],
     ['levels of nesting in `data`', count(LIMITS.payloadDepth), '400'],
+    [
+      'characters of each of `apns`, `fcm`, `web_push` as JSON',
+      count(LIMITS.providerFieldCharacters),
+      '400',
+    ],
+    ['levels of nesting in them', count(LIMITS.providerFieldDepth), '400'],
     ['`time_to_live`', timeToLive, '400'],
     ['characters of `collapse_key`', count(LIMITS.collapseKeyCharacters), '400'],
     ['tokens of a request for presence', count(LIMITS.tokensPerPresence), '400'],
