@@ -19,7 +19,10 @@ import {
 const ADDRESS = { channel: 'fcm', address: 'fcm1' } as const;
 
 const LIVE = {
-  ...{ channel: 'apns', address: 'ab', environment: 'production', bundle: 'org.example' },
+  channel: 'apns',
+  address: 'ab',
+  environment: 'production',
+  bundle: 'org.example',
   kind: 'liveactivity',
 } as const;
 
