@@ -177,7 +177,8 @@ test('an iPhone that has ended gets nothing over its connection, and is not conn
     const end = fixture.store.clock.now() + ENDS_IN_MS;
     await setEnd(iphone, end);
     await mqtt.connect();
-    expect((await getDeviceInfo(tenant, iphone.token)).presence.online).toBe(true);
+    const isOnline = async () => (await getDeviceInfo(tenant, iphone.token)).presence.online;
+    await until(isOnline, { what: 'its presence' });
     await until(() => fixture.store.clock.now() > end, { what: 'its end' });
     const before = mqtt.arrivals.length;
     const push = await send(tenant, iphone.token);
