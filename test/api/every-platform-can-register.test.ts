@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { PUSH_KINDS } from '../../packages/core/src/channels/apns.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
 import { appleAddress, webSubscription } from '../support/api/provider-addresses.ts';
@@ -8,6 +9,9 @@ import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.
 import type { Credentials } from '../support/register-device.ts';
 import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
+
+const DAY = 86_400;
+const WEEK = 7 * DAY;
 
 let stack: SharedStack;
 beforeAll(async () => {
@@ -67,6 +71,10 @@ const INVALID_REGISTRATIONS = [
   ['an own id that is short', { deviceId: 'x'.repeat(15) }, 'INVALID_PARAM'],
   ['an own id that is long', { deviceId: 'x'.repeat(129) }, 'INVALID_PARAM'],
   ['a token that is no text', { token: 1, auth: 'x' }, 'INVALID_PARAM'],
+  ['a kind that is none', ios({ pushKind: 'background' }), 'INVALID_PARAM'],
+  ['a day less a second', ios({ expires_in: 86_399 }), 'INVALID_PARAM'],
+  ['more than a year', ios({ expires_in: 365 * 86_400 + 1 }), 'INVALID_PARAM'],
+  ['half a second', ios({ expires_in: 86_400.5 }), 'INVALID_PARAM'],
   ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
   ['an endpoint of no push service', web({}, FOREIGN_ENDPOINT), 'INVALID_PARAM'],
   ['a key that is no point of the curve', web({ key: NO_POINT }), 'INVALID_PARAM'],
@@ -138,6 +146,77 @@ describe('a page that requests the public key of Web Push', () => {
     // An uncompressed point of 65 bytes.
     expect([status, json]).toEqual([200, { publicKey: expect.stringMatching(/^B[\w-]{86}$/) }]);
     expect(headers.get('access-control-allow-origin')).toBe('*');
+  });
+});
+
+describe('an iOS device', () => {
+  const live = () => ios({ pushKind: 'liveactivity', expires_in: WEEK });
+  const read = async ({ token }: Credentials) => (await getDeviceInfo(stack, token)).device;
+  /** Returns in how many days a device ends. */
+  const daysOf = async (device: Credentials) =>
+    Math.round(((await read(device)).expires ?? Number.NaN) - Date.now() / 1_000) / DAY;
+
+  test.each(PUSH_KINDS)('of the kind %s shows it', async (pushKind) => {
+    const { push_kind } = await read(await register(ios({ pushKind })));
+    expect(push_kind).toBe(pushKind === 'alert' ? undefined : pushKind);
+  });
+
+  test('has a kind with an APNs token only', async () => {
+    const fcm = { fcmToken: `fcm:${randomBytes(20).toString('hex')}` };
+    const noToken = { platform: 'ios', pushKind: 'voip' };
+    const device = await register(live());
+    for (const fields of [noToken, { ...noToken, ...fcm }, { ...noToken, pushToken: null }]) {
+      const bodies = { '/register': { appId: stack.dev.app }, '/devices/token': device };
+      for (const [path, proof] of Object.entries(bodies)) {
+        const response = await post(path, { ...fields, ...proof });
+        expectApiError(response, 'INVALID_PARAM');
+        expect(response.json.error).toContain('"pushKind"');
+      }
+    }
+    const alert = { platform: 'ios', pushKind: 'alert' };
+    for (const fields of [alert, { ...alert, ...fcm }])
+      expect(await read(await register(fields))).not.toHaveProperty('push_kind');
+  });
+
+  test('keeps its kind with a new token, unless it names another', async () => {
+    const device = await register(live());
+    const kindAfter = async (fields: object) => {
+      expect((await post('/devices/token', { ...device, ...fields })).status).toBe(200);
+      return (await read(device)).push_kind;
+    };
+    expect(await kindAfter(appleAddress())).toBe('liveactivity');
+    expect(await kindAfter({ ...appleAddress(), pushKind: 'voip' })).toBe('voip');
+    expect(await kindAfter(appleAddress())).toBe('voip');
+    expect(await kindAfter({ ...appleAddress(), pushKind: 'alert' })).toBeUndefined();
+    expect(await kindAfter({ ...appleAddress(), pushKind: 'widgets' })).toBe('widgets');
+    expect(await kindAfter({ fcmToken: `fcm:${device.token}` })).toBeUndefined();
+    expect(await kindAfter(appleAddress())).toBeUndefined();
+  });
+
+  test('keeps its end when it registers again, unless it names another', async () => {
+    const fields = live();
+    const device = await register(fields);
+    expect(await daysOf(device)).toBeCloseTo(7, 2);
+    const renew = (changed: object) => register({ ...fields, expires_in: null, ...changed });
+    expect(await renew(device)).toEqual(device);
+    expect(await daysOf(device)).toBeCloseTo(7, 2);
+    expect(await renew({ ...device, expires_in: 2 * WEEK })).toEqual(device);
+    expect(await daysOf(device)).toBeCloseTo(14, 2);
+    expect((await post('/devices/token', { ...device, ...appleAddress() })).status).toBe(200);
+    expect(await daysOf(device)).toBeCloseTo(14, 2);
+  });
+
+  test('has the end that it names when it registers the address of another one, or none', async () => {
+    const fields = live();
+    const first = await register(fields);
+    const second = await register({ ...fields, expires_in: 2 * WEEK });
+    expect(await Promise.all([first, second].map(daysOf))).toEqual([
+      expect.closeTo(7, 2),
+      expect.closeTo(14, 2),
+    ]);
+    expect(await read(await register({ ...fields, expires_in: null }))).not.toHaveProperty(
+      'expires',
+    );
   });
 });
 

@@ -266,8 +266,10 @@ describe('an export that is imported into an empty installation', () => {
     const change = (token: string | undefined, fields: object) =>
       mongo.db.collection('devices').updateOne({ _id: token as never }, { $set: fields });
     const address = { channel: 'apns', address: 'ab'.repeat(32), environment: 'production' };
-    const provider = { ...address, bundle: 'org.example', since: registered };
-    await change(first, { platform: 'ios', provider, uninstalled: true });
+    const ofApp = { ...address, bundle: 'org.example', since: registered };
+    const provider = { ...ofApp, kind: 'liveactivity' };
+    const expiresAt = new Date('2099-01-02T03:04:05Z');
+    await change(first, { platform: 'ios', provider, uninstalled: true, expiresAt });
     const byFcm = { channel: 'fcm', address: '=1+1', since: registered };
     await change(second, { provider: byFcm, way: 'fcm' });
     const ofIphone = { ...byFcm, address: 'f:1', isApple: true };

@@ -261,11 +261,11 @@ describe('null is treated as absent', () => {
 
   test('of a registration', async () => {
     const { app: appId, api } = stack.dev;
-    const noApple = { pushToken: null, pushEnvironment: null, pushBundle: null };
+    const noApple = { pushToken: null, pushEnvironment: null, pushBundle: null, pushKind: null };
     const bodies = [
       { platform: 'electron', appId, sdk: null },
       { platform: 'android', appId, sdk: null, fcmToken: null },
-      { platform: 'ios', appId, app: null, ...noApple },
+      { platform: 'ios', appId, app: null, ...noApple, expires_in: null },
       { platform: 'web', appId, app: null, subscription: webSubscription() },
     ];
     for (const body of bodies) {

@@ -1,7 +1,7 @@
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Reports } from '@carillon/reports/reports';
-import { shownWay } from '@carillon/store/device-ways';
+import { pushKindOf, shownWay } from '@carillon/store/device-ways';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
@@ -32,11 +32,14 @@ export async function getDeviceDetails(
     store.inbox.count(token),
   ]);
   const { app, platform, registeredAt, lastActiveAt, provider, uninstalled, unsubscribed } = device;
-  const { replacedBy, replaces } = device;
+  const { replacedBy, replaces, expiresAt } = device;
+  const pushKind = pushKindOf(device);
   return {
     ...{ token, app, platform, ...shownWay(device, owner), presence, subscriptions, inbox },
     registeredAt: registeredAt.getTime(),
     lastActiveAt: lastActiveAt.getTime(),
+    ...(expiresAt !== undefined && { expiresAt: expiresAt.getTime() }),
+    ...(pushKind !== undefined && { pushKind }),
     ...(provider !== undefined && {
       provider: { channel: provider.channel, since: provider.since.getTime() },
     }),

@@ -70,6 +70,20 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
       return found.length;
     },
 
+    /** Deletes devices that have ended, those that ended first. Returns how many. */
+    async deleteExpired(nowMs: number, limit: number): Promise<number> {
+      const ended = { expiresAt: { $lte: new Date(nowMs) } };
+      const found = await devices
+        .find(ended, { projection: { app: 1 } })
+        .sort({ expiresAt: 1 })
+        .limit(limit)
+        .toArray();
+      // One that was registered again meanwhile has another end.
+      for (const [app, some] of Map.groupBy(found, (device) => device.app))
+        await markAllDeleted(app, { _id: { $in: some.map(({ _id }) => _id) }, ...ended });
+      return found.length;
+    },
+
     /** Has a former device cleared again: it has got topics, which are for its successor. */
     async clearAgain(token: string): Promise<void> {
       await devices.updateOne({ _id: token, ...IS_FORMER }, { $set: { leaving: true } });

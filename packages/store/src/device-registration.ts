@@ -4,7 +4,7 @@ import { failpoint } from '@carillon/core/failpoint';
 import { newDeviceToken } from '@carillon/core/ids';
 import type { Collection, Document } from 'mongodb';
 import type { Clock } from './clock.ts';
-import { buildDeletion } from './device-deletion.ts';
+import { buildDeletion, isUnexpired } from './device-deletion.ts';
 import { buildNextWay, firstWay } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
 import { buildReplacement, IS_FORMER, IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
@@ -33,6 +33,13 @@ interface RegistrationOptions {
   usesFcm?: boolean;
   /** Hash of the installation's own id. */
   deviceIdHash?: string | undefined;
+  /** Time after which the device ends. Absent: a new device has no end, and another one keeps its own. */
+  expiresInSeconds?: number | undefined;
+}
+
+interface AddressOptions extends Pick<RegistrationOptions, 'usesFcm'> {
+  /** The kind of the device's APNs token stays as it is. Default: false. */
+  keepsKind?: boolean;
 }
 
 /** Registration of devices, and of their addresses. */
@@ -42,11 +49,20 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
   /** Updates a device that is there. @throws {AddressConflictError} {DeletedDeviceError} */
   function update(claim: AddressClaim, fields: Document): Promise<string[]> {
     const { app, token } = claim;
-    const filter = { _id: token, app, deletedAt: { $exists: false }, ...IS_NOT_FORMER };
+    const filter = {
+      ...{ _id: token, app, deletedAt: { $exists: false }, ...IS_NOT_FORMER },
+      ...isUnexpired(clock.now()),
+    };
     return writeWithAddress(tables, claim, async () => {
       const { matchedCount } = await devices.updateOne(filter, [{ $set: fields }]);
       if (matchedCount === 0) throw new DeletedDeviceError();
     });
+  }
+
+  /** Builds the end of a device that registers; none if it names none. */
+  function buildEnd(expiresInSeconds: number | undefined): Pick<DeviceDocument, 'expiresAt'> {
+    if (expiresInSeconds === undefined) return {};
+    return { expiresAt: new Date(clock.now() + expiresInSeconds * 1_000) };
   }
 
   return {
@@ -60,7 +76,7 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
       app: string,
       platform: Platform,
       address?: ProviderAddress,
-      { usesFcm = false, deviceIdHash }: RegistrationOptions = {},
+      { usesFcm = false, deviceIdHash, expiresInSeconds }: RegistrationOptions = {},
     ): Promise<{ token: string; replaced: string[] }> {
       const _id = newDeviceToken();
       const now = new Date(clock.now());
@@ -69,6 +85,7 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
         ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
         ...(address && { provider: { ...address, since: now } }),
         ...firstWay(address),
+        ...buildEnd(expiresInSeconds),
         ...(deviceIdHash !== undefined && { deviceIdHash }),
         ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
       };
@@ -89,7 +106,7 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
       app: string,
       token: string,
       address: ProviderAddress | undefined,
-      { usesFcm = false, deviceIdHash }: RegistrationOptions = {},
+      { usesFcm = false, deviceIdHash, expiresInSeconds }: RegistrationOptions = {},
     ): Promise<string[]> {
       const now = new Date(clock.now());
       return update(
@@ -97,6 +114,7 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
         {
           lastActiveAt: { $max: ['$lastActiveAt', now] },
           ...(deviceIdHash !== undefined && { deviceIdHash: { $literal: deviceIdHash } }),
+          ...buildEnd(expiresInSeconds),
           ...(address && buildAddress(address, now)),
         },
       );
@@ -112,22 +130,22 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
       app: string,
       token: string,
       address: ProviderAddress | undefined,
-      { usesFcm = false }: Pick<RegistrationOptions, 'usesFcm'> = {},
+      { usesFcm = false, keepsKind = false }: AddressOptions = {},
     ): Promise<string[]> {
       const now = new Date(clock.now());
       const fields =
         address === undefined
           ? { provider: '$$REMOVE', way: buildNextWay(undefined) }
-          : buildAddress(address, now);
+          : buildAddress(address, now, keepsKind && address.channel === 'apns');
       return update({ app, usesFcm, token, address: address?.address }, fields);
     },
 
-    ...createProofs(devices),
+    ...createProofs(devices, clock),
   };
 }
 
 /** Reads and writes for installations that prove to be a device. */
-function createProofs(devices: Collection<DeviceDocument>) {
+function createProofs(devices: Collection<DeviceDocument>, clock: Clock) {
   return {
     /**
      * Gives a former device its credentials back, because its installation has proved to be it: without an address, which
@@ -137,7 +155,10 @@ function createProofs(devices: Collection<DeviceDocument>) {
      */
     async restore(app: string, token: string): Promise<boolean> {
       const { modifiedCount } = await devices.updateOne(
-        { _id: token, app, deletedAt: { $exists: false }, ...IS_FORMER },
+        {
+          ...{ _id: token, app, deletedAt: { $exists: false }, ...IS_FORMER },
+          ...isUnexpired(clock.now()),
+        },
         {
           $unset: { replacedBy: true, replacedAt: true, leaving: true, provider: true, way: true },
         },
@@ -162,9 +183,11 @@ function createProofs(devices: Collection<DeviceDocument>) {
 }
 
 /** Builds the fields of a device that gets an address: with it the device is neither uninstalled nor unsubscribed. */
-function buildAddress(address: ProviderAddress, since: Date): Document {
+function buildAddress(address: ProviderAddress, since: Date, keepsKind = false): Document {
+  const provider = { $literal: { ...address, since } };
   return {
-    provider: { $literal: { ...address, since } },
+    // An object expression leaves out a field without a value.
+    provider: keepsKind ? { $mergeObjects: [provider, { kind: '$provider.kind' }] } : provider,
     way: buildNextWay(address),
     uninstalled: '$$REMOVE',
     unsubscribed: '$$REMOVE',

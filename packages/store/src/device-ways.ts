@@ -8,6 +8,7 @@ import {
   type Way,
   wayOf,
 } from '@carillon/core/channels';
+import type { PushKind } from '@carillon/core/channels/apns';
 import type { Collection, Document } from 'mongodb';
 import { usesFcmForAndroid } from './apps.ts';
 import type { AppDocument, DeviceDocument } from './documents.ts';
@@ -56,6 +57,11 @@ export function shownWay(
 ): { way?: Channel } {
   if (findChannel(platform) === undefined) return {};
   return { way: wayOf({ platform, way }, usesFcmForAndroid(app)) };
+}
+
+/** Returns the kind of notifications that a device's APNs token is for; undefined for `alert` and without such a token. */
+export function pushKindOf({ provider }: Pick<DeviceDocument, 'provider'>): PushKind | undefined {
+  return provider?.channel === 'apns' ? provider.kind : undefined;
 }
 
 /** Checks whether a connect of a device over MQTT changes what is stored of it. */

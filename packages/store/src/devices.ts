@@ -3,6 +3,7 @@ import { LIMITS } from '@carillon/core/limits';
 import type { Collection, Db } from 'mongodb';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
+import { isUnexpired } from './device-deletion.ts';
 import { createRegistration, type DeviceTables } from './device-registration.ts';
 import { createDeviceWays, type Recipient } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
@@ -14,7 +15,14 @@ import { buildDeviceMark } from './notify-mark.ts';
 /** The fields of a device that a connect needs. */
 export type ConnectingDevice = Pick<
   DeviceDocument,
-  'app' | 'platform' | 'way' | 'uninstalled' | 'deletedAt' | 'replacedBy' | 'authDigest'
+  | 'app'
+  | 'platform'
+  | 'way'
+  | 'uninstalled'
+  | 'deletedAt'
+  | 'replacedBy'
+  | 'authDigest'
+  | 'expiresAt'
 >;
 
 const CONNECT_FIELDS = {
@@ -25,6 +33,7 @@ const CONNECT_FIELDS = {
   deletedAt: 1,
   replacedBy: 1,
   authDigest: 1,
+  expiresAt: 1,
 } as const;
 
 /** Checks that a device may connect and call the API: it is there, and neither deleted nor a former one. */
@@ -94,9 +103,9 @@ export function createDevices(
   const devices = db.collection<DeviceDocument>('devices');
   const tables = { devices, knownWebhooks };
   return {
-    ...createRecipientLookups(devices),
+    ...createRecipientLookups(devices, clock),
     ...createDeviceWays(devices),
-    ...createDeviceReads(devices),
+    ...createDeviceReads(devices, clock),
     ...createRegistration(tables, clock),
     ...createFlags(tables, clock),
   };
@@ -113,7 +122,7 @@ function toRecipient({ _id: token, platform, way, replacedBy }: FoundDevice): Fo
 }
 
 /** Lookups on the way of a push and of a connect; those of the same moment share a query. */
-function createRecipientLookups(devices: Devices) {
+function createRecipientLookups(devices: Devices, clock: Clock) {
   const findByTokens = (tokens: string[], apps: string[]): Promise<FoundDevice[]> =>
     devices
       .find(
@@ -181,7 +190,12 @@ function createRecipientLookups(devices: Devices) {
           { projection: CONNECT_FIELDS, batchSize: tokens.length + 1 },
         )
         .toArray();
-      const byToken = new Map(found.map((device) => [device._id, device]));
+      const nowMs = clock.now();
+      // Not by the filter: by `_id` alone MongoDB plans nothing.
+      const remaining = found.filter(
+        ({ expiresAt }) => !(expiresAt && expiresAt.getTime() <= nowMs),
+      );
+      const byToken = new Map(remaining.map((device) => [device._id, device]));
       return tokens.map((token) => byToken.get(token));
     },
     { maxInFlight: 2 },
@@ -197,13 +211,13 @@ function createRecipientLookups(devices: Devices) {
     },
     /** Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out. */
     findRecipients: findRecipientsByToken,
-    /** Finds the fields that a connect needs; undefined when the device doesn't exist. */
+    /** Finds the fields that a connect needs; undefined when the device doesn't exist or has ended. */
     findForConnect,
   };
 }
 
 /** Reads of whole devices, and of what a delivery needs of many of them. */
-function createDeviceReads(devices: Devices) {
+function createDeviceReads(devices: Devices, clock: Clock) {
   return {
     /** Finds a device of any app with all its fields: the caller compares the app. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
@@ -256,16 +270,17 @@ function createDeviceReads(devices: Devices) {
       return found.map(parseLastSeen);
     },
     /**
-     * Finds the provider addresses of the devices of an app among these tokens, in no order; deleted ones are left out.
+     * Finds the provider addresses of the devices of an app among these tokens, in no order; deleted ones are left out, and
+     * those that have ended.
      */
     findReachable: (app: string, tokens: readonly string[]): Promise<ReachableDevice[]> =>
       devices
         .find<ReachableDevice>(
-          { _id: { $in: [...tokens] }, app, deletedAt: { $exists: false } },
           {
-            projection: REACHABLE_FIELDS,
-            batchSize: tokens.length + 1,
+            ...{ _id: { $in: [...tokens] }, app, deletedAt: { $exists: false } },
+            ...isUnexpired(clock.now()),
           },
+          { projection: REACHABLE_FIELDS, batchSize: tokens.length + 1 },
         )
         .toArray(),
     /** Returns those of these tokens whose device is the app's and has an FCM token, each with its way. */

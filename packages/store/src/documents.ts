@@ -97,6 +97,8 @@ export interface DeviceDocument {
   unsubscribed?: boolean;
   registeredAt: Date;
   lastActiveAt: Date;
+  /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
+  expiresAt?: Date;
   deletedAt?: Date;
   /** The device is deleted or a former one, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
   leaving?: true;

@@ -22,6 +22,7 @@ export interface ImportedDevice {
   unsubscribed?: true;
   registeredAt?: Date;
   lastActiveAt?: Date;
+  expiresAt?: Date;
 }
 
 /** A subscription of an imported device. */

@@ -133,6 +133,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     // Recent deletions: a batch may have written rows for one of these devices.
     { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
     { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },
+    { key: { expiresAt: 1 }, partialFilterExpression: { expiresAt: { $exists: true } } },
     OUTBOX_INDEX,
   ],
   pushes: [

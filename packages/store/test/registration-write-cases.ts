@@ -18,6 +18,14 @@ import {
 
 const ADDRESS = { channel: 'fcm', address: 'fcm1' } as const;
 
+const LIVE = {
+  channel: 'apns',
+  address: 'ab',
+  environment: 'production',
+  bundle: 'org.example',
+  kind: 'liveactivity',
+} as const;
+
 const NOW = new Date();
 
 const SECRET = { v: 1 } as never;
@@ -122,16 +130,21 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     ),
   },
   'devices.renew': on({ devices: device() }, (store) =>
-    store.devices.renew(APP, 'device1', ADDRESS, { deviceIdHash: 'hash' }),
+    store.devices.renew(APP, 'device1', ADDRESS, { deviceIdHash: 'hash', expiresInSeconds: 60 }),
   ),
-  'devices.setAddress': after(
-    async (db) => {
-      await createUniqueIndexes(db);
-      const other = device({ _id: 'device2', provider: { ...ADDRESS, since: NOW } });
-      await insertDocuments(db, 'devices', device(), other);
-    },
-    (store) => store.devices.setAddress(APP, 'device1', ADDRESS),
-  ),
+  'devices.setAddress': {
+    'that another device has': after(
+      async (db) => {
+        await createUniqueIndexes(db);
+        const other = device({ _id: 'device2', provider: { ...ADDRESS, since: NOW } });
+        await insertDocuments(db, 'devices', device(), other);
+      },
+      (store) => store.devices.setAddress(APP, 'device1', ADDRESS),
+    ),
+    'of the same kind': on({ devices: device({ provider: { ...LIVE, since: NOW } }) }, (store) =>
+      store.devices.setAddress(APP, 'device1', LIVE, { keepsKind: true }),
+    ),
+  },
   'devices.flagGone': on(
     { devices: device({ provider: { ...ADDRESS, since: anHourAgo() } }) },
     (store) =>
@@ -187,6 +200,9 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   },
   'deletedDevices.deleteOldFormers': on({ devices: formerDevice() }, (store) =>
     store.deletedDevices.deleteOldFormers(Date.now() + 2 * 365 * 86_400_000, 10),
+  ),
+  'deletedDevices.deleteExpired': on({ devices: device({ expiresAt: anHourAgo() }) }, (store) =>
+    store.deletedDevices.deleteExpired(Date.now(), 10),
   ),
   'subscriptions.subscribe': {
     'to new topics': (store) =>

@@ -22,7 +22,10 @@ const PUSH = {
   ...{ content_available: true, mutable_content: true, notification: NOTIFICATION },
   ...{ schedule: 1, collapse_key: 'x', priority: 'high', apns: {}, fcm: {}, web_push: {} },
 };
-const APPLE = { pushToken: 'ab'.repeat(32), pushEnvironment: 'production', pushBundle: 'x' };
+const APPLE = {
+  ...{ pushToken: 'ab'.repeat(32), pushEnvironment: 'production', pushBundle: 'x' },
+  pushKind: 'voip',
+};
 const APP = 'a'.repeat(24);
 const SUBSCRIPTION = { endpoint: 'x', key: 'x', auth: 'x' };
 
@@ -35,7 +38,7 @@ const SCHEMAS: [name: string, schema: z.ZodType, validBody: object][] = [
   ['push token', deviceTokenRequest, { token: 'x', auth: 'x', ...APPLE }],
   ['electron', registerRequest, { platform: 'electron', appId: APP }],
   ['android', registerRequest, { platform: 'android', appId: APP, fcmToken: 'x' }],
-  ['ios', registerRequest, { platform: 'ios', appId: APP, app: 'x', ...APPLE }],
+  ['ios', registerRequest, { platform: 'ios', appId: APP, app: 'x', ...APPLE, expires_in: 86_400 }],
   ['web', registerRequest, { platform: 'web', appId: APP, subscription: SUBSCRIPTION }],
   ['public key', publicKeyQuery, { appId: APP, app: 'x' }],
 ];

@@ -18,6 +18,8 @@ const deviceResponse = z.object({
     date: z.number(),
     platform: z.string(),
     way: z.enum(CHANNELS).optional(),
+    push_kind: z.string().optional(),
+    expires: z.number().optional(),
     replaced_by: z.string().optional(),
     replaces: z.string().optional(),
   }),
@@ -163,6 +165,8 @@ function describeDevice(token: string, text: string): string[] {
   return [
     `Device ${token}: ${device.platform}, registered ${formatTimestamp(device.date)}.`,
     `Way of its pushes: ${describeWay(device.way)}.`,
+    ...(device.push_kind === undefined ? [] : [`Kind of its token: ${device.push_kind}.`]),
+    ...(device.expires === undefined ? [] : [`Ends ${formatTimestamp(device.expires)}.`]),
     ...(device.replaced_by === undefined ? [] : [`Replaced by ${device.replaced_by}.`]),
     ...(device.replaces === undefined ? [] : [`Replaces ${device.replaces}.`]),
     ...listFlags(presence).map((flag) => `A delivery failed because the device is ${flag}.`),

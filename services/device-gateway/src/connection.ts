@@ -68,6 +68,8 @@ export class Connection {
   #app: AppLoad;
   #state: 'syncing' | 'live' | 'closing' | 'closed' = 'syncing';
   #isVerified: boolean;
+  /** End of the device, by MongoDB's clock. */
+  #expiresAt: Date | undefined;
   #lastPacketAt = this.connectedAt;
   /** Time since which the socket has buffered bytes without a PUBACK; 0 if it has none. */
   #writeBlockedSince = 0;
@@ -96,12 +98,14 @@ export class Connection {
     transport: Transport;
     keepaliveSeconds: number;
     isVerified: boolean;
+    expiresAt: Date | undefined;
   }) {
     this.token = device.token;
     this.transport = device.transport;
     this.keepaliveTimeoutMs = device.keepaliveSeconds * 1_500;
     this.#app = device.app;
     this.#isVerified = device.isVerified;
+    this.#expiresAt = device.expiresAt;
   }
 
   get state(): 'syncing' | 'live' | 'closing' | 'closed' {
@@ -130,6 +134,16 @@ export class Connection {
   /** Checks whether MongoDB has confirmed that the device exists. */
   isVerified(): boolean {
     return this.#isVerified;
+  }
+
+  /** Takes the end that the device has now. */
+  setExpiry(expiresAt: Date | undefined): void {
+    this.#expiresAt = expiresAt;
+  }
+
+  /** Checks whether the device has ended. */
+  isExpired(nowMs: number): boolean {
+    return this.#expiresAt !== undefined && this.#expiresAt.getTime() <= nowMs;
   }
 
   markVerified(): void {

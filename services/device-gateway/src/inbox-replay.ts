@@ -76,6 +76,7 @@ export function createInboxReplay(context: {
     if (!hasCredentials(device)) return false;
     if (isChangedByConnect(device)) await devices.markConnected(token).catch(() => undefined);
     const connection = connections.find(token);
+    connection?.setExpiry(device.expiresAt);
     if (connection !== undefined) connections.assignApp(connection, device.app);
     return true;
   }

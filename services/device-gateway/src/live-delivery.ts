@@ -24,6 +24,8 @@ const ACK_CHECK_INTERVAL_MS = 50;
 
 /** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
 interface Deadlines {
+  /** By MongoDB's clock. */
+  nowMs: number;
   isBeforeDeadline: boolean;
   /** Latest time at which the inbox rows of the dispatch are written, monotonic; undefined if no rows are written. */
   rowsWrittenBy: number | undefined;
@@ -55,9 +57,9 @@ export function createLiveDelivery(context: DeliveryContext) {
   let pendingWrites = 0;
 
   function deliverOne(slice: DeliverySlice, token: string, position: number): void {
-    const { delivery, packet, reply } = slice;
+    const { delivery, packet, deadlines, reply } = slice;
     const connection = connections.find(token);
-    if (connection === undefined || !connection.isOpen()) {
+    if (connection === undefined || !connection.isOpen() || connection.isExpired(deadlines.nowMs)) {
       replies.reply(reply, position, 'not-connected');
       return;
     }
@@ -109,9 +111,11 @@ function readDeadlines(
 ): Deadlines {
   const remainingMs = deadline - channel().now();
   const writeBy = performance.now() + Math.max(0, remainingMs || 0);
+  const nowMs = clock.now();
   return {
     // Without Redis's time (NaN) no delivery counts as in time.
-    isBeforeDeadline: remainingMs > 0 && clock.now() < expiresAt,
+    nowMs,
+    isBeforeDeadline: remainingMs > 0 && nowMs < expiresAt,
     rowsWrittenBy: hasNoRow ? undefined : writeBy + ROWS_WRITTEN_WITHIN_MS,
   };
 }

@@ -151,8 +151,8 @@ class MqttSession {
     ) {
       return this.#reject(pending, CONNACK.unavailable);
     }
-    const isVerified = device !== undefined;
-    this.#accept(new Connection({ ...request, transport: this.#transport, app, isVerified }));
+    const checked = { isVerified: device !== undefined, expiresAt: device?.expiresAt };
+    this.#accept(new Connection({ ...request, transport: this.#transport, app, ...checked }));
   }
 
   #accept(connection: Connection): void {

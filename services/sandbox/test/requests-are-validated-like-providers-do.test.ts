@@ -34,6 +34,7 @@ async function post(url: string, headers: Headers, body: string | Buffer | null)
 describe('APNs, by node-apn', () => {
   const TOKEN = 'ab'.repeat(32);
   const SILENT = { alert: undefined, contentAvailable: true };
+  const VOIP = { pushType: 'voip', topic: 'a.b.voip' };
   const BACKGROUND = { ...SILENT, pushType: 'background', priority: 5 };
   const providers: apn.Provider[] = [];
   afterEach(() => Promise.all(providers.splice(0).map((provider) => provider.shutdown())));
@@ -88,8 +89,14 @@ describe('APNs, by node-apn', () => {
     ['BadCollapseId', { collapseId: 'c'.repeat(65) }],
     ['BadMessageId', { id: 'one' }],
     ['PayloadTooLarge', { alert: 'x'.repeat(4_096) }],
-    ['sent', { pushType: 'voip', alert: 'x'.repeat(4_096) }],
-    ['PayloadTooLarge', { pushType: 'voip', alert: 'x'.repeat(5_120) }],
+    ['sent', { ...VOIP, alert: 'x'.repeat(4_096) }],
+    ['PayloadTooLarge', { ...VOIP, alert: 'x'.repeat(5_120) }],
+    ['TopicDisallowed', { pushType: 'voip' }],
+    ['TopicDisallowed', { ...VOIP, pushType: 'pushtotalk' }],
+    ['TopicDisallowed', { ...VOIP, pushType: 'alert' }],
+    ['TopicDisallowed', { ...BACKGROUND, topic: 'a.b.push-type.liveactivity' }],
+    ['sent', { pushType: 'liveactivity', topic: 'a.b.push-type.liveactivity' }],
+    ['sent', { pushType: 'mdm', topic: 'com.apple.mgmt.External.1' }],
   ])('responds with %s for %j', async (reason, options) => {
     expect(await send(createProvider(), options)).toBe(reason);
   });

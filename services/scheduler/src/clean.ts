@@ -6,8 +6,8 @@ import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 
 /** Maximum items of each kind processed in one tick. */
 const ITEMS_PER_TICK = 100;
-/** Time in one tick for removing pushes past their retention: removal keeps up with any rate of pushes. */
-const PURGE_BUDGET_MS = 2_000;
+/** Time in one tick for each kind of removal that keeps up with any rate: pushes past their retention, devices that have ended. */
+const REMOVAL_BUDGET_MS = 2_000;
 /** Maximum open pushes checked in one tick. */
 const OPEN_PUSHES_PER_TICK = 200;
 /** Maximum batches checked in one tick for a push that is gone. */
@@ -22,13 +22,14 @@ export interface CleanResult {
   recounted: number;
   emptied: number;
   formers: number;
+  expired: number;
   cleared: number;
   orphans: number;
 }
 
 /**
  * Creates the cleaning tick: abandons pushes that were never accepted, removes pushes past their retention, recounts
- * topics whose change was interrupted, deletes old former devices, clears deleted and former ones. It adds the job of each
+ * topics whose change was interrupted, deletes old former devices and those that have ended, clears deleted and former ones. It adds the job of each
  * running re-drive, which Redis ignores while there is one. It also cycles through all open pushes, so that a completion
  * whose job was lost is found, and through all batches for those whose push is gone.
  */
@@ -58,15 +59,15 @@ export function createClean(
     return removed;
   }
 
-  async function purgeUntilBudgetEnds(): Promise<number> {
-    const deadline = performance.now() + PURGE_BUDGET_MS;
-    let purged = 0;
-    let removedLast = ITEMS_PER_TICK;
-    while (removedLast === ITEMS_PER_TICK && performance.now() < deadline) {
-      removedLast = await retention.purge(ITEMS_PER_TICK, outbox.keepUnreported);
-      purged += removedLast;
-    }
-    return purged;
+  /** Deletes devices that have ended. All deleted ones are cleared before the next page: they must not pile up. */
+  async function endDevices(): Promise<Pick<CleanResult, 'expired' | 'cleared'>> {
+    let cleared = 0;
+    const expired = await removeByPages(async () => {
+      const deleted = await deletedDevices.deleteExpired(clock.now(), ITEMS_PER_TICK);
+      cleared += await clearDevices();
+      return deleted;
+    });
+    return { expired, cleared };
   }
 
   async function clearDevices(): Promise<number> {
@@ -80,13 +81,29 @@ export function createClean(
     await checkOpenPushes();
     return {
       abandoned: await retention.abandonStale(),
-      purged: await purgeUntilBudgetEnds(),
+      purged: await removeByPages(() => retention.purge(ITEMS_PER_TICK, outbox.keepUnreported)),
       emptied: await inboxQuota.clearBelowQuota(ITEMS_PER_TICK),
       formers: await deletedDevices.deleteOldFormers(clock.now(), ITEMS_PER_TICK),
-      cleared: await clearDevices(),
+      ...(await endDevices()),
       orphans: await removeNextOrphans(),
       // Last, because it may fail in each tick: the count of a topic with millions of subscribers takes longer than the timeout.
       recounted: await topics.recountInterrupted(ITEMS_PER_TICK),
     };
   };
+}
+
+/**
+ * Removes page after page, until one is not full or the time for it ends.
+ *
+ * @param removePage returns how many of at most {@link ITEMS_PER_TICK} it has found
+ */
+async function removeByPages(removePage: () => Promise<number>): Promise<number> {
+  const deadline = performance.now() + REMOVAL_BUDGET_MS;
+  let removed = 0;
+  let removedLast = ITEMS_PER_TICK;
+  while (removedLast === ITEMS_PER_TICK && performance.now() < deadline) {
+    removedLast = await removePage();
+    removed += removedLast;
+  }
+  return removed;
 }

@@ -21,6 +21,8 @@ import { reconcile } from '../src/reconcile.ts';
 const APP = newObjectId();
 const TOKEN = 'c'.repeat(22);
 const HOUR_MS = 3_600_000;
+/** More devices than a page. */
+const ENDED = 130;
 
 let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;
@@ -217,5 +219,30 @@ describe('cleaning', () => {
     await expect(clean()).rejects.toThrow(/validation/);
     expect(await devices.findOne({ _id: 'gone' })).not.toHaveProperty('leaving');
     expect(await fullInboxes.countDocuments()).toBe(0);
+  });
+
+  test('devices that have ended are deleted and cleared, however many at once, and no others', async () => {
+    const { store, db } = bench;
+    // Writes of topics failed before.
+    await db.collection('topics').drop();
+    const webhook = { _id: 'hook', app: APP, events: ['device.deleted'] };
+    await db.collection<{ _id: string }>('webhooks').insertOne(webhook);
+    await store.knownWebhooks.refresh();
+    const register = async (expiresInSeconds: number) => {
+      const { token } = await store.devices.register(APP, 'ios', undefined, { expiresInSeconds });
+      await store.subscriptions.subscribe(APP, { token, platform: 'ios' }, ['news']);
+      return token;
+    };
+    const lives = await register(86_400);
+    for (let n = 0; n < ENDED; n += 1) await register(-1 - n);
+    expect(await clean()).toMatchObject({ expired: ENDED, cleared: ENDED });
+    expect(await clean()).toMatchObject({ expired: 0, cleared: 0 });
+    const devices = db.collection('devices');
+    const reported = { deletedAt: { $exists: true }, leaving: { $exists: false }, expiresAt: null };
+    const events = { 'notify.w': 'hook', 'notify.events': { $exists: true } };
+    expect(await devices.countDocuments({ ...reported, ...events })).toBe(ENDED);
+    expect(await store.devices.find(lives)).not.toHaveProperty('deletedAt');
+    const subscriptions = await db.collection('subscriptions').find().toArray();
+    expect(subscriptions).toMatchObject([{ token: lives }]);
   });
 });

@@ -24,7 +24,7 @@ export interface PushStatus {
 
 /** The device info (specification 4.4). */
 export interface DeviceInfo {
-  device: { date: number; platform: string; way: string };
+  device: { date: number; platform: string; way: string; push_kind?: string; expires?: number };
   presence: { online: boolean; last_active: { date: number; seconds_ago: number } };
   pending_notifications: { id: string; date: number; payload: unknown; expiration: number }[];
   subscriptions: string[];

@@ -2,7 +2,7 @@ import { isScheduled, isVisible, toUnixSeconds } from '@carillon/accept/push-vis
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { Reports } from '@carillon/reports/reports';
-import { shownWay } from '@carillon/store/device-ways';
+import { pushKindOf, shownWay } from '@carillon/store/device-ways';
 import type { AppDocument, DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { AreOnline } from './get-presence.ts';
@@ -37,12 +37,15 @@ export async function getDeviceInfo(
   ]);
   if (overview === undefined) throw explainMissingDevice(await store.devices.find(token));
   const { device, topics, pendingPushes } = overview;
+  const kind = pushKindOf(device);
   const pending = await listPendingNotifications(store, request, pendingPushes);
   const head = JSON.stringify({
     device: {
       date: toUnixSeconds(device.registeredAt),
       platform: device.platform,
       ...shownWay(device, app),
+      ...(kind !== undefined && { push_kind: kind }),
+      ...(device.expiresAt !== undefined && { expires: toUnixSeconds(device.expiresAt) }),
       ...(device.replacedBy !== undefined && { replaced_by: device.replacedBy }),
       ...(device.replaces !== undefined && { replaces: device.replaces }),
     },

@@ -1,4 +1,5 @@
 import { CHANNELS, PLATFORMS } from '@carillon/core/channels';
+import { PUSH_KINDS } from '@carillon/core/channels/apns';
 import { LIMITS } from '@carillon/core/limits';
 import { z } from 'zod';
 
@@ -48,6 +49,11 @@ export const deviceResponse = z
         .enum(CHANNELS)
         .optional()
         .meta({ description: 'Channel by which the device gets its pushes.' }),
+      push_kind: z
+        .enum(PUSH_KINDS)
+        .optional()
+        .meta({ description: 'Kind of notifications of its APNs token, if not `alert`.' }),
+      expires: seconds.optional().meta({ description: 'Time at which the device is deleted.' }),
       replaced_by: z.string().optional().meta({
         description:
           'Token of the device that has registered the provider address of this one. Pushes to this one still go to the address.',

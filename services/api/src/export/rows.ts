@@ -2,6 +2,7 @@ import { toUnixSeconds } from '@carillon/accept/push-visibility';
 import type { CsvValue } from '@carillon/core/csv';
 import type { ExportedPush } from '@carillon/reports/export-pages';
 import type { ReportedRecipient } from '@carillon/reports/recipients';
+import { pushKindOf } from '@carillon/store/device-ways';
 import type { DeviceDocument, SubscriptionDocument } from '@carillon/store/documents';
 import { parseSubscriptionId } from '@carillon/store/subscriptions';
 import { describePush } from '../outcomes/get-outcomes.ts';
@@ -19,6 +20,7 @@ export const EXPORT_COLUMNS = {
   devices: [
     ...['token', 'platform', 'date', 'last_active', 'uninstalled', 'unsubscribed', 'channel'],
     ...['address', 'address_date', 'environment', 'bundle', 'p256dh', 'auth', 'auth_sha256'],
+    ...['push_kind', 'expires'],
   ],
   subscriptions: ['topic', 'token', 'platform', 'date'],
   pushes: [
@@ -32,7 +34,8 @@ export type ExportKind = keyof typeof EXPORT_COLUMNS;
 
 /** Converts a device. Its credentials are not part of it, but the digest of those of another service is. */
 export function toDeviceRow(device: DeviceDocument): ExportRow {
-  const { _id: token, provider, authDigest } = device;
+  const { _id: token, provider, authDigest, expiresAt } = device;
+  const kind = pushKindOf(device);
   const { since, ...address } = provider ?? {};
   return {
     key: token,
@@ -44,8 +47,11 @@ export function toDeviceRow(device: DeviceDocument): ExportRow {
       ...(device.uninstalled && { uninstalled: true }),
       ...(device.unsubscribed && { unsubscribed: true }),
       ...address,
-      // The platform says it.
+      // The platform and `push_kind` say it.
       isApple: undefined,
+      kind: undefined,
+      ...(kind !== undefined && { push_kind: kind }),
+      ...(expiresAt !== undefined && { expires: toUnixSeconds(expiresAt) }),
       ...(since !== undefined && { address_date: toUnixSeconds(since) }),
       ...(authDigest !== undefined && { auth_sha256: authDigest }),
     },

@@ -24,6 +24,11 @@ export const deviceLine = z
     auth_sha256: z.string().optional().meta({
       description: 'SHA-256 of the auth key of a device that was imported with one.',
     }),
+    push_kind: z
+      .string()
+      .optional()
+      .meta({ description: 'Kind of its APNs token, if not `alert`.' }),
+    expires: z.int().optional().meta({ description: 'Time at which the device is deleted.' }),
   })
   .meta({ id: 'DeviceLine' });
 

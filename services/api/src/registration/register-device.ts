@@ -56,7 +56,8 @@ export async function registerDevice(
   await context.rateLimits.countRegistration(address, app);
   const { deviceId } = request;
   const deviceIdHash = deviceId === undefined ? undefined : hashDeviceId(app._id, deviceId);
-  const options = { usesFcm: await canUseFcm(store, app), deviceIdHash };
+  const expiresInSeconds = request.platform === 'ios' ? request.expires_in : undefined;
+  const options = { usesFcm: await canUseFcm(store, app), deviceIdHash, expiresInSeconds };
   const known = await findKnownDevice(store, context, app._id, request, deviceIdHash);
   const renewed =
     known === undefined ? undefined : await renewDevice(store, app._id, known, provider, options);
@@ -148,11 +149,14 @@ function parseProviderAddress(
 /** Returns the address of a phone; undefined without a token of its provider. */
 export function parsePhoneAddress(
   platform: 'android' | 'ios',
-  { pushToken, pushEnvironment: environment, pushBundle: bundle, fcmToken }: PhoneAddress,
+  fields: PhoneAddress,
 ): ProviderAddress | undefined {
+  const { pushToken, pushEnvironment: environment, pushBundle: bundle, fcmToken } = fields;
+  const { pushKind: kind = 'alert' } = fields;
   if (fcmToken !== undefined)
     return { channel: 'fcm', address: fcmToken, ...(platform === 'ios' && { isApple: true }) };
   if (typeof pushToken !== 'string' || environment === undefined || bundle === undefined)
     return undefined;
-  return { channel: 'apns', address: pushToken, environment, bundle };
+  const ofKind = kind === 'alert' ? {} : { kind };
+  return { channel: 'apns', address: pushToken, environment, bundle, ...ofKind };
 }

@@ -129,7 +129,8 @@ async function setAddress(
     throw new ApiError('INVALID_PARAM', 'An Android device has an "fcmToken" only.');
   const usesFcm = await canUseFcm(store, await store.apps.find(app));
   const address = parsePhoneAddress(platform, fields);
-  const replaced = await store.devices.setAddress(app, token, address, { usesFcm });
+  const options = { usesFcm, keepsKind: fields.pushKind === undefined };
+  const replaced = await store.devices.setAddress(app, token, address, options);
   await clearReplaced(context, app, replaced);
   return { success: true };
 }

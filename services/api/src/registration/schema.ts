@@ -1,4 +1,7 @@
 import { createPublicKey } from 'node:crypto';
+import { PUSH_KINDS, type PushKind } from '@carillon/core/channels/apns';
+import { LIMITS } from '@carillon/core/limits';
+import { integer } from '@carillon/core/validate';
 import { z } from 'zod';
 
 const P256_POINT_BYTES = 65;
@@ -37,12 +40,14 @@ const appleAddressFields = {
     .optional()
     .meta({ description: 'Bundle ID of the app. Required if `pushToken` is set.' }),
 };
+const pushKind = z.enum(PUSH_KINDS).optional();
 
 /** Fields of the provider address of a phone. */
 export interface PhoneAddress {
   pushToken?: string | null | undefined;
   pushEnvironment?: 'development' | 'production' | undefined;
   pushBundle?: string | undefined;
+  pushKind?: PushKind | undefined;
   fcmToken?: string | undefined;
 }
 
@@ -53,6 +58,10 @@ const INCOMPLETE_APPLE_ADDRESS = {
   message: 'needs a pushEnvironment and a pushBundle',
   path: ['pushToken'],
 };
+
+const hasTokenOfKind = ({ pushToken, pushKind: kind = 'alert' }: PhoneAddress) =>
+  kind === 'alert' || typeof pushToken === 'string';
+const KIND_WITHOUT_TOKEN = { message: 'needs a pushToken', path: ['pushKind'] };
 
 const hasOneAddress = ({ pushToken, fcmToken: other }: PhoneAddress) =>
   typeof pushToken !== 'string' || other === undefined;
@@ -140,13 +149,22 @@ export const registerRequest = z
           app: appName.meta({ description: 'Bundle ID of the app, instead of `appId`.' }),
           sdk,
           ...appleAddressFields,
+          pushKind: pushKind.meta({
+            description:
+              'Kind of notifications that `pushToken` is for. It decides their push type and topic. Defaults to `alert`.',
+          }),
           fcmToken: fcmToken.optional().meta({
             description: 'FCM registration token, instead of an APNs device token.',
+          }),
+          expires_in: integer(LIMITS.deviceLifetimeMin, LIMITS.deviceLifetimeMax).optional().meta({
+            description:
+              'Seconds after which the device is deleted. Defaults to the end that it has, and to none for a new device.',
           }),
           ...proofFields,
         })
         .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
         .refine(hasOneAddress, TWO_ADDRESSES)
+        .refine(hasTokenOfKind, KIND_WITHOUT_TOKEN)
         .meta({ id: 'RegisterIos' }),
       z
         .object({
@@ -189,10 +207,14 @@ export const deviceTokenRequest = z
     token,
     auth,
     ...appleAddressFields,
+    pushKind: pushKind.meta({
+      description: 'Kind of notifications that `pushToken` is for. Defaults to that of the device.',
+    }),
     fcmToken: fcmToken.optional().meta({ description: 'FCM registration token.' }),
   })
   .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
   .refine(hasOneAddress, TWO_ADDRESSES)
+  .refine(hasTokenOfKind, KIND_WITHOUT_TOKEN)
   .meta({ id: 'DeviceToken' });
 
 /** Checks that a text is an uncompressed point on the curve (RFC 8291, 3.1). */

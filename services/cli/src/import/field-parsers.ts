@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { PLATFORMS, type Platform, type ProviderAddress } from '@carillon/core/channels';
+import { PUSH_KINDS, type PushKind } from '@carillon/core/channels/apns';
 import { DEVICE_TOKEN, LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 
 /** A line that is not imported, with the reason for its report. */
@@ -71,6 +72,14 @@ export function parseApnsAddress(
   if (bundle === undefined || !BUNDLE.test(bundle))
     throw new RefusedLine('the bundle id of the iOS app is unknown; give --bundle');
   return { channel: 'apns', address, environment, bundle };
+}
+
+/** Returns the kind of an APNs token as a field of its address. @throws RefusedLine */
+export function parsePushKind(text: string | undefined): { kind?: PushKind } {
+  if (text === undefined) return {};
+  const kind = PUSH_KINDS.find((one) => one === text);
+  if (kind === undefined) throw new RefusedLine(`unknown push_kind ${quote(text)}`);
+  return { kind };
 }
 
 /** Returns the address of an Android device, or of an iOS device through FCM. @throws RefusedLine */

@@ -10,6 +10,7 @@ import {
   parseFcmAddress,
   parseFlag,
   parsePlatform,
+  parsePushKind,
   parseToken,
   parseTopics,
   quote,
@@ -79,12 +80,14 @@ function mapCarillonDevice(fields: LineFields): ImportLine {
   const provider = carillonAddress(fields, platform);
   const since = parseDate('address_date', fields('address_date'));
   const authDigest = parseAuthDigest(undefined, fields('auth_sha256'));
+  const expiresAt = parseDate('expires', fields('expires'));
   return asDevice({
     token: parseToken(fields('token')),
     platform,
     ...datesOf(fields, 'date'),
     ...(provider && { provider: { ...provider, ...(since && { since }) } }),
     ...(authDigest !== undefined && { authDigest }),
+    ...(expiresAt && { expiresAt }),
     ...goneFlagsOf(fields),
   });
 }
@@ -104,7 +107,10 @@ function carillonAddress(fields: LineFields, platform: Platform): ProviderAddres
   const environment = fields('environment');
   const isKnown = environment === 'development' || environment === 'production';
   if (channel === 'apns' && isKnown)
-    return parseApnsAddress(address, { environment, bundle: fields('bundle') });
+    return {
+      ...parseApnsAddress(address, { environment, bundle: fields('bundle') }),
+      ...parsePushKind(fields('push_kind')),
+    };
   throw new RefusedLine(`unknown channel or environment of the address: ${quote(channel)}`);
 }
 

@@ -8,19 +8,22 @@ const TOPIC = /^[\w.-]{1,255}$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const EXPIRATION = /^\d{1,12}$/;
 const PRIORITIES = [undefined, '10', '5', '1'];
-const PUSH_TYPES = [
-  'alert',
-  'background',
-  'complication',
-  'controls',
-  'fileprovider',
-  'liveactivity',
-  'location',
-  'mdm',
-  'pushtotalk',
-  'voip',
-  'widgets',
-];
+/** Suffix of the topic by push type (Apple, "Sending notification requests to APNs", apns-push-type). */
+const TOPIC_SUFFIXES: Readonly<Record<string, string>> = {
+  alert: '',
+  background: '',
+  complication: '.complication',
+  controls: '.push-type.controls',
+  fileprovider: '.pushkit.fileprovider',
+  liveactivity: '.push-type.liveactivity',
+  location: '.location-query',
+  /** Its topic is the subject of the MDM certificate. */
+  mdm: '',
+  pushtotalk: '.voip-ptt',
+  voip: '.voip',
+  widgets: '.push-type.widgets',
+};
+const SUFFIXES = Object.values(TOPIC_SUFFIXES).filter((suffix) => suffix !== '');
 /** Fields of an alert by which a device shows something. */
 const TEXT_FIELDS = ['title', 'subtitle', 'body', 'loc-key', 'title-loc-key', 'subtitle-loc-key'];
 const MAX_COLLAPSE_ID_BYTES = 64;
@@ -58,12 +61,20 @@ function checkHeaders({ headers, hasCertificate }: NotificationRequest): Reason 
   if (topic === undefined && !hasCertificate) return 'MissingTopic';
   if (topic !== undefined && !(typeof topic === 'string' && TOPIC.test(topic))) return 'BadTopic';
   const type = headers['apns-push-type'];
-  if (typeof type !== 'string' || !PUSH_TYPES.includes(type)) return 'InvalidPushType';
+  if (typeof type !== 'string' || !Object.hasOwn(TOPIC_SUFFIXES, type)) return 'InvalidPushType';
+  if (topic !== undefined && !isTopicOf(type, topic)) return 'TopicDisallowed';
   const priority = headers['apns-priority']?.toString();
   if (!PRIORITIES.includes(priority)) return 'BadPriority';
   // Without the header the priority is 10, which Apple rejects for background pushes.
   if (type === 'background' && priority !== '5' && priority !== '1') return 'BadPriority';
   return checkOptionalHeaders(headers);
+}
+
+/** Checks that a topic has the suffix of its push type, and none of another type. That of a certificate for MDM may be any. */
+function isTopicOf(type: string, topic: string): boolean {
+  if (type === 'mdm') return true;
+  const suffix = TOPIC_SUFFIXES[type] ?? '';
+  return suffix === '' ? !SUFFIXES.some((one) => topic.endsWith(one)) : topic.endsWith(suffix);
 }
 
 function checkOptionalHeaders(headers: IncomingHttpHeaders): Reason | undefined {

@@ -60,7 +60,7 @@ export function DevicePage() {
 
 function listFacts(device: DeviceDetails) {
   const { platform, way, presence, inbox, registeredAt, lastActiveAt, provider } = device;
-  const { replacedBy, replaces } = device;
+  const { replacedBy, replaces, pushKind, expiresAt } = device;
   const note = describeDevice(device);
   return [
     ['Presence', <Presence key="presence" presence={presence} />],
@@ -75,6 +75,8 @@ function listFacts(device: DeviceDetails) {
           ['Provider', channelLabel(provider.channel)],
           ['Its address since', <Time key="provider" at={provider.since} />],
         ] as const)),
+    ...(pushKind === undefined ? [] : [['Kind of its token', pushKind] as const]),
+    ...(expiresAt === undefined ? [] : [['Ends', <Time key="end" at={expiresAt} />] as const]),
     ...(replacedBy === undefined
       ? []
       : [['Replaced by', <DeviceLink key="by" token={replacedBy} />] as const]),
