@@ -23,7 +23,6 @@ type Row = readonly [string, string, string] | readonly [string, string, string,
 
 function contentRows(): Row[] {
   const timeToLive = `${days(LIMITS.timeToLiveMax)}; default ${days(LIMITS.timeToLiveDefault)}`;
-  const lifetime = `${LIMITS.deviceLifetimeMin / 86_400} to ${days(LIMITS.deviceLifetimeMax)}`;
   return [
     ['device tokens of a push, with repeats', count(LIMITS.tokensPerPush), '400'],
     ['topics of a push, with any number of subscribers', count(LIMITS.topicsPerPush), '400'],
@@ -39,7 +38,7 @@ function contentRows(): Row[] {
     ['characters of `collapse_key`', count(LIMITS.collapseKeyCharacters), '400'],
     ['tokens of a request for presence', count(LIMITS.tokensPerPresence), '400'],
     ['topics of a request to subscribe', count(LIMITS.topicsPerSubscribe), '400'],
-    ['`expires_in` of an iOS device', lifetime, '400'],
+    ['`expires_in` of an iOS device', days(LIMITS.deviceLifetimeSeconds), '400'],
     ['topics of a device', count(LIMITS.topicsPerDevice), '400'],
     ['subscribers on a page', count(LIMITS.subscribersPerPage), 'a further page'],
     ['tokens in `pending_devices`', count(LIMITS.pendingDevices), 'others are not listed'],

@@ -95,7 +95,7 @@ async function acceptedFor({ address }: ProviderDevice) {
   return received.filter(({ status }) => status === 200);
 }
 
-/** Sets a device's end, which no request can set so soon. */
+/** Sets a device's end, exactly. */
 async function setEnd({ token }: Credentials, ms: number): Promise<void> {
   const devices = mongo.db.collection<DeviceDocument>('devices');
   await devices.updateOne({ _id: token }, { $set: { expiresAt: new Date(ms) } });

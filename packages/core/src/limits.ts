@@ -14,9 +14,8 @@ export const LIMITS = {
   topicsPerSubscribe: 100,
   /** Topics that a device can subscribe to. */
   topicsPerDevice: 1_000,
-  /** `expires_in` of an iOS device. */
-  deviceLifetimeMin: 86_400,
-  deviceLifetimeMax: 365 * 86_400,
+  /** Maximum `expires_in` of an iOS device, in seconds. */
+  deviceLifetimeSeconds: 365 * 86_400,
   subscribersPerPage: 1_000,
   pendingDevices: 1_000,
   /** Pending deliveries of one device; further ones fail with `inbox-full`. */

@@ -156,7 +156,7 @@ export const registerRequest = z
           fcmToken: fcmToken.optional().meta({
             description: 'FCM registration token, instead of an APNs device token.',
           }),
-          expires_in: integer(LIMITS.deviceLifetimeMin, LIMITS.deviceLifetimeMax).optional().meta({
+          expires_in: integer(1, LIMITS.deviceLifetimeSeconds).optional().meta({
             description:
               'Seconds after which the device is deleted. Defaults to the end that it has, and to none for a new device.',
           }),
