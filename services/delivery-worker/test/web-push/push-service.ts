@@ -23,6 +23,8 @@ export interface PushService {
   received: Received[];
   /** Connections so far. */
   connections(): number;
+  /** Connections that are open. */
+  openConnections(): number;
   respondWith(handler: ResponseHandler): void;
   stop(): Promise<void>;
 }
@@ -123,6 +125,7 @@ export async function startPushService(names: readonly string[] = []): Promise<P
     ca: authority.certificate,
     received,
     connections: () => connections,
+    openConnections: () => sockets.size,
     respondWith: (next) => {
       handler = next;
     },
