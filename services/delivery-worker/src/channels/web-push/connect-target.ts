@@ -4,8 +4,8 @@ import { isIP, type LookupFunction } from 'node:net';
 import { createGuardedLookup, isPublicAddress } from '@carillon/core/public-address';
 import { bareHostname } from '@carillon/core/web-push-endpoint';
 
-/** Time for a response of a DNS server, and how often it is asked: less than the deadline of a request together. */
-const QUERY = { timeout: 2_000, tries: 2 };
+/** First time for a response of a DNS server, which doubles, and tries: together less than the deadline of a request. */
+const QUERY = { timeout: 1_000, tries: 3 };
 /** Codes of a query for a name that has no address. */
 const NO_ADDRESS = ['ENOTFOUND', 'ENODATA'];
 
