@@ -126,7 +126,7 @@ export const webPushContactEnv = {
 
 /** Variables of the processes that check the endpoints of browsers. */
 export const webPushHostsEnv = {
-  /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas; `*`: any at a public address, on any port. */
+  /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas; `*`: any public address. */
   WEB_PUSH_HOSTS: z.string().default('').transform(toPushHosts),
 };
 

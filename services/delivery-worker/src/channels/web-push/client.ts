@@ -86,6 +86,10 @@ function connect(context: ClientContext): ProviderClient {
   const inFlight = createInFlight();
   return {
     upstreamKeyOf: ({ address }) => URL.parse(address)?.origin ?? 'none',
+    isKnown({ address }) {
+      const url = URL.parse(address);
+      return url !== null && isKnownService(url, context.hosts);
+    },
     prepare(push, maySend) {
       const send = createSend(context, push, maySend);
       return (address) => inFlight.track(send(address));
