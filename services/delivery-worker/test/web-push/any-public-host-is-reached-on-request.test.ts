@@ -21,7 +21,7 @@ const MANY = 320;
 const AT_ONCE = 50;
 /** Maximum connections that the client keeps to all hosts. */
 const MAX_KEPT = 256;
-/** Less than the time after which an idle session is closed. */
+/** Less than the time after which an idle connection is closed. */
 const BEFORE_IDLE_MS = 15_000;
 /** Names whose DNS server never responds. */
 const DEAD_NAMES = 40;
@@ -185,8 +185,7 @@ describe(`of ${MANY} hosts`, () => {
   test('each is reached, and few connections are kept', async () => {
     const client = connect('*');
     await sendToAll(client, port);
-    await until(() => service.openConnections() <= MAX_KEPT);
-    expect(service.openConnections()).toBe(MAX_KEPT);
+    await until(() => service.openConnections() <= MAX_KEPT, { timeoutMs: BEFORE_IDLE_MS });
     await client.close();
     await until(() => service.openConnections() === 0);
   });

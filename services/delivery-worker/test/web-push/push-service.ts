@@ -106,6 +106,8 @@ export async function startPushService(names: readonly string[] = []): Promise<P
   let connections = 0;
   let handler = createHandler(201);
   const server = createServer({ cert: pair.certificate, key: pair.key });
+  // Clients close idle connections themselves.
+  server.keepAliveTimeout = 0;
   server.on('connection', (socket: Socket) => {
     connections += 1;
     sockets.add(socket);
