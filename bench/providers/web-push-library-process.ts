@@ -1,5 +1,6 @@
 import { Agent } from 'node:https';
 import webPush from 'web-push';
+import { parsePushHosts } from '../../packages/core/src/web-push-endpoint.ts';
 import { createWebPush } from '../../services/delivery-worker/src/channels/web-push/client.ts';
 import { encodePayload } from '../../services/delivery-worker/src/channels/web-push/payload.ts';
 import { PUSH, sendConcurrently } from './load.ts';
@@ -7,7 +8,7 @@ import { serveSenderCommands } from './sender.ts';
 
 /** Sends with the library's defaults and persistent connections. */
 serveSenderCommands(({ ca, webPush: { contact, publicKey, privateKey }, browsers }) => {
-  const { window } = createWebPush({ hosts: [] });
+  const { window } = createWebPush({ hosts: parsePushHosts([]) });
   const agent = new Agent({ keepAlive: true, maxSockets: window, ca });
   const vapidDetails = { subject: contact, publicKey, privateKey };
   const payload = encodePayload(PUSH);

@@ -1,9 +1,10 @@
+import { parsePushHosts } from '../../packages/core/src/web-push-endpoint.ts';
 import { createWebPush } from '../../services/delivery-worker/src/channels/web-push/client.ts';
 import { PUSH, sendInBatches } from './load.ts';
 import { serveSenderCommands } from './sender.ts';
 
 serveSenderCommands(({ host, ports, ca, webPush: secret, browsers }) => {
-  const channel = createWebPush({ hosts: [`${host}:${ports.webPush}`], ca });
+  const channel = createWebPush({ hosts: parsePushHosts([`${host}:${ports.webPush}`]), ca });
   const client = channel.connect(secret);
   const addresses = browsers.map(({ endpoint, p256dh, auth }) => ({
     channel: 'web-push' as const,

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { PUSH_KINDS } from '../../packages/core/src/channels/apns.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
 import { appleAddress, webSubscription } from '../support/api/provider-addresses.ts';
 import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
 import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
+import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 import type { Credentials } from '../support/register-device.ts';
 import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
@@ -117,6 +118,43 @@ describe('registering', () => {
     expect(headers.get('access-control-allow-origin')).toBe('*');
     const { headers: keyed } = await stack.api('GET', '/topics');
     expect(keyed.get('access-control-allow-origin')).toBeNull();
+  });
+});
+
+describe('a browser whose push service is of no vendor', () => {
+  const RULE = 'The parameter "subscription.endpoint" must be';
+  let open: ServiceProcess;
+  beforeAll(async () => {
+    const { mongodb: MONGODB_URI, redis: REDIS_URL } = stack.dev;
+    open = await startService('api', { MONGODB_URI, REDIS_URL, WEB_PUSH_HOSTS: '*' });
+    await open.untilReady();
+  }, 200_000);
+  afterAll(() => open?.stop());
+
+  const registerAt = (api: string, endpoint: string) =>
+    postWithoutKey<{ token?: string; error?: string }>(api, '/register', {
+      appId: stack.dev.app,
+      ...web({}, endpoint),
+    });
+  const openApi = () => `http://127.0.0.1:${open.port}`;
+
+  test.each(['https://ntfy.example:8443/upAbC123?up=1', 'https://1.1.1.1:8443/x'])(
+    'registers %s with WEB_PUSH_HOSTS=*, and not without',
+    async (endpoint) => {
+      expect((await registerAt(openApi(), endpoint)).json.token).toEqual(expect.any(String));
+      const refused = await registerAt(stack.dev.api, endpoint);
+      expectApiError(refused, 'INVALID_PARAM');
+      expect(refused.json.error).toBe(`${RULE} the address of a push service.`);
+    },
+  );
+
+  test.each([
+    ...['http://ntfy.example/x', 'https://user@ntfy.example/x', 'https://localhost/x'],
+    ...['https://2130706433/x', 'https://[::ffff:10.0.0.1]/x', 'https://169.254.169.254/x'],
+  ])('is told what is allowed instead of %s', async (endpoint) => {
+    const refused = await registerAt(openApi(), endpoint);
+    expectApiError(refused, 'INVALID_PARAM');
+    expect(refused.json.error).toBe(`${RULE} an https URL with a public host.`);
   });
 });
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import { parsePushEndpoint, parsePushHost } from '../src/web-push-endpoint.ts';
+import { parsePushEndpoint, parsePushHosts } from '../src/web-push-endpoint.ts';
 
 const isAllowed = (endpoint: string, entries: readonly string[] = []) =>
-  parsePushEndpoint(endpoint, entries.map(parsePushHost)) !== undefined;
+  parsePushEndpoint(endpoint, parsePushHosts(entries)) !== undefined;
 
 describe('a hostile endpoint is rejected', () => {
   test.each([
@@ -45,7 +45,14 @@ describe('an operator’s entry', () => {
     ['127.0.0.1:4009', { host: '127.0.0.1:4009' }],
     ['[::1]:4009', { host: '[::1]:4009' }],
     ['jmt17.google.com=127.0.0.1:9', { host: 'jmt17.google.com', connectTo: '127.0.0.1:9' }],
-  ])('%p is parsed', (entry, expected) => expect(parsePushHost(entry)).toEqual(expected));
+  ])('%p is parsed', (entry, expected) =>
+    expect(parsePushHosts([entry])).toEqual({ listed: [expected], any: false }),
+  );
+
+  test.each(['a b', '', 'push.example=', 'push.example:x', '*:8443', '*=10.0.0.1:1', '*.example'])(
+    '%p is refused',
+    (entry) => expect(() => parsePushHosts([entry])).toThrow(`${entry} is no host`),
+  );
 
   test('allows its host only with its port', () => {
     const entries = ['127.0.0.1:4009', 'push.example=10.0.0.1:3128'];
@@ -58,4 +65,30 @@ describe('an operator’s entry', () => {
     expect(isAllowed('https://10.0.0.1:3128/x', entries)).toBe(false);
     expect(isAllowed('https://x@push.example/x', entries)).toBe(false);
   });
+});
+
+describe('with the entry *', () => {
+  const ENTRIES = ['127.0.0.1:4009', ' * ', 'push.internal'];
+
+  test.each([
+    ...['https://up.example/x', 'https://up.example:8443/up/a-token?up=1', 'https://up.example./x'],
+    ...['https://1.1.1.1/x', 'https://1.1.1.1:8443/x', 'https://16843009/x'],
+    ...['https://[2606:4700:4700::1111]:8443/x', 'https://[64:ff9b::8efa:4a2a]/x'],
+    ...['https://fcm.googleapis.com/x', 'https://fcm.googleapis.com:8443/x'],
+    ...['https://127.0.0.1:4009/x', 'https://push.internal/x'],
+  ])('the endpoint %s is accepted', (endpoint) => expect(isAllowed(endpoint, ENTRIES)).toBe(true));
+
+  test.each([
+    ...['http://up.example/x', 'wss://up.example/x', 'https://user@up.example/x'],
+    ...['https://:password@up.example/x', `https://up.example/${'x'.repeat(2_048)}`, '', '*'],
+    ...['https://127.0.0.1/x', 'https://127.0.0.1:4010/x', 'https://127.1/x', 'https://0x7f.1/x'],
+    ...['https://0177.0.0.1/x', 'https://2130706433/x', 'https://127.0.0.1./x', 'https://0/x'],
+    ...['https://10.0.0.1/x', 'https://172.16.0.1/x', 'https://192.168.1.1/x'],
+    ...['https://100.64.0.1/x', 'https://169.254.169.254/latest/meta-data', 'https://224.0.0.1/x'],
+    ...['https://１２７.0.0.1/x', 'https://[::1]/x', 'https://[::]/x', 'https://[fd00::1]/x'],
+    ...['https://[fe80::1]/x', 'https://[::ffff:127.0.0.1]/x', 'https://[::ffff:7f00:1]/x'],
+    ...['https://[::ffff:8.8.8.8]/x', 'https://[64:ff9b::7f00:1]/x', 'https://[2002:7f00:1::]/x'],
+    ...['https://[64:ff9b:1::1]/x', 'https://localhost/x', 'https://localhost./x'],
+    ...['https://redis:6379/x', 'https://*/x', 'https://*:8443/x'],
+  ])('the endpoint %p is refused', (endpoint) => expect(isAllowed(endpoint, ENTRIES)).toBe(false));
 });

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { parseRedisUrl } from '@carillon/core/redis-url';
 import { SettingsError } from '@carillon/core/settings-error';
 import { findContactFault } from '@carillon/core/web-push-contact';
+import { type AllowedPushHosts, parsePushHosts } from '@carillon/core/web-push-endpoint';
 import { z } from 'zod';
 
 /**
@@ -122,6 +123,21 @@ export const webPushContactEnv = {
   /** Contact for push services of apps without one of their own: a `mailto:` or `https:` URL of your domain. Without it Apple refuses pushes to Safari. */
   WEB_PUSH_CONTACT: webPushContact.optional(),
 };
+
+/** Variables of the processes that check the endpoints of browsers. */
+export const webPushHostsEnv = {
+  /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas; `*`: any public address. */
+  WEB_PUSH_HOSTS: z.string().default('').transform(toPushHosts),
+};
+
+function toPushHosts(text: string, context: z.RefinementCtx): AllowedPushHosts {
+  try {
+    return parsePushHosts(text.split(',').filter(Boolean));
+  } catch (error) {
+    context.addIssue({ code: 'custom', message: (error as Error).message });
+    return z.NEVER;
+  }
+}
 
 /** Variables of services that stand behind a load balancer. */
 export const stopDelayEnv = {

@@ -7,6 +7,7 @@ import {
   redisEnv,
   stopDelayEnv,
   webPushContactEnv,
+  webPushHostsEnv,
 } from '@carillon/runtime/env';
 import { z } from 'zod';
 
@@ -18,6 +19,7 @@ export const environment = z.object({
   ...presenceEnv,
   ...stopDelayEnv,
   ...webPushContactEnv,
+  ...webPushHostsEnv,
   /** Address that the API listens on. */
   API_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4000 }),
   /** Pepper of the API keys' digests; changing it makes all keys invalid. */
@@ -34,9 +36,4 @@ export const environment = z.object({
   KEEP_ALIVE_SECONDS: z.coerce.number().int().min(1).max(3_600).default(65),
   /** Number of own proxies in front of the service; as many entries of X-Forwarded-For are trusted. */
   TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
-  /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas. */
-  WEB_PUSH_HOSTS: z
-    .string()
-    .default('')
-    .transform((text) => text.split(',').filter(Boolean)),
 });

@@ -1,4 +1,3 @@
-import { parsePushHost } from '@carillon/core/web-push-endpoint';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
@@ -171,7 +170,7 @@ function createFeatures(
       authKeys: env.DEVICE_AUTH_KEYS,
       rateLimits,
       outageWatch,
-      webPushHosts: env.WEB_PUSH_HOSTS.map(parsePushHost),
+      webPushHosts: env.WEB_PUSH_HOSTS,
     }),
     referenceRoutes(VERSION),
   ];

@@ -6,6 +6,7 @@ import {
   presenceEnv,
   redisEnv,
   webPushContactEnv,
+  webPushHostsEnv,
 } from '@carillon/runtime/env';
 import { type AllowedHosts, parseAllowedHosts } from '@carillon/webhooks/allowed-hosts';
 import { z } from 'zod';
@@ -28,6 +29,7 @@ export const environment = z
     ...redisEnv,
     ...presenceEnv,
     ...webPushContactEnv,
+    ...webPushHostsEnv,
     /** Jobs of each queue in progress at once. */
     CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
     /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; other pushes then wait for a slot. The same in all workers. */
@@ -43,11 +45,6 @@ export const environment = z
     QUEUES: queueList,
     /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a provider or `webhook`. */
     CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
-    /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas. */
-    WEB_PUSH_HOSTS: z
-      .string()
-      .default('')
-      .transform((text) => text.split(',').filter(Boolean)),
     /** Certificate of the authority of the hosts in WEB_PUSH_HOSTS, PEM. */
     WEB_PUSH_CA: z.string().optional(),
     /** Receivers of webhooks in your network: names, addresses and networks such as 10.0.0.0/8, separated by commas. Only these may have a private address or use http. */

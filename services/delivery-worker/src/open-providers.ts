@@ -1,6 +1,6 @@
 import { type ProviderChannelName, providerWindowOf } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
-import { parsePushHost } from '@carillon/core/web-push-endpoint';
+import type { AllowedPushHosts } from '@carillon/core/web-push-endpoint';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './deliver/app-settings.ts';
@@ -12,7 +12,7 @@ import { createProviderClientPool, type ProviderClientPool } from './deliver/pro
 /** Settings of the channels through providers. */
 export interface ProviderSettings {
   CREDENTIAL_KEYS?: SealingKeys | undefined;
-  WEB_PUSH_HOSTS: string[];
+  WEB_PUSH_HOSTS: AllowedPushHosts;
   WEB_PUSH_CA?: string | undefined;
   WEB_PUSH_CONTACT?: string | undefined;
 }
@@ -67,18 +67,12 @@ export function openProviders(
 /**
  * Creates the functions that load a channel with its provider's library. A library takes about ten megabytes, so it is
  * loaded when the first app with a credential needs it.
- *
- * @throws Error if a host of Web Push is wrong: a setting is checked at the start
  */
 function createLoaders({
   WEB_PUSH_HOSTS: hosts,
   WEB_PUSH_CA: ca,
   WEB_PUSH_CONTACT: contact,
 }: ProviderSettings): Record<ProviderChannelName, LoadProviderChannel> {
-  for (const { host, connectTo = host } of hosts.map(parsePushHost)) {
-    if (!URL.canParse(`https://${connectTo}`))
-      throw new Error(`WEB_PUSH_HOSTS: ${host} is no host`);
-  }
   return {
     apns: async () => (await import('./channels/apns/client.ts')).apns,
     fcm: async () => (await import('./channels/fcm/client.ts')).fcm,

@@ -1,11 +1,15 @@
+import { SEVERAL } from '@carillon/core/circuit';
 import { newObjectId } from '@carillon/core/ids';
 import { parseSealingKeys, seal } from '@carillon/core/sealing';
+import { parsePushHosts } from '@carillon/core/web-push-endpoint';
 import { credentialId } from '@carillon/store/credentials';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type StoreUnderTest, startStore } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
+import { createWebPush } from '../src/channels/web-push/client.ts';
 import type { Address, ProviderChannel } from '../src/deliver/provider.ts';
 import { createProviderClientPool } from '../src/deliver/provider-clients.ts';
+import { createBrowser, createSecret } from './web-push/browser.ts';
 
 const KEYS = parseSealingKeys(`1:${'ab'.repeat(32)}`);
 const ADDRESS: Address = { channel: 'fcm', address: 'device', since: new Date(0) };
@@ -84,5 +88,37 @@ test('the mark is removed once its round is over, by any worker', async () => {
   clients?.findClient(ADDRESS)?.onAccepted();
   await until(async () => (await read()) === undefined);
   clients?.release();
+  await worker.close();
+});
+
+test('servers that devices have chosen displace no circuit of a vendor, and are not counted', async () => {
+  const { credentials } = database.store;
+  const app = newObjectId();
+  const key = { app, channel: 'web-push' as const };
+  await credentials.put(key, seal(KEYS, credentialId(key), JSON.stringify(createSecret())), {});
+  const worker = createProviderClientPool({
+    name: 'web-push',
+    loadChannel: async () => createWebPush({ hosts: parsePushHosts(['*']) }),
+    keys: KEYS,
+    credentials,
+    onError: () => undefined,
+  });
+  const browser = createBrowser();
+  const clients = await worker.acquire(app);
+  const upstreamOf = (endpoint: string) => {
+    const address = browser.address(endpoint);
+    return clients.findClient(address)?.upstreamOf(address);
+  };
+  const vendor = upstreamOf('https://fcm.googleapis.com/x');
+  const dead = upstreamOf('https://dead.example/x');
+  for (let n = 0; n < SEVERAL; n += 1) {
+    const permit = dead?.circuit.acquire(`${n}`);
+    if (typeof permit === 'object') dead?.circuit.onFailure(permit);
+  }
+  expect(dead?.circuit.isOpen()).toBe(true);
+  expect(worker.countCircuits()).toEqual({ closed: 1, open: 0, 'half-open': 0 });
+  for (let n = 0; n < 1_500; n += 1) upstreamOf(`https://${n}.example/x`);
+  expect(upstreamOf('https://fcm.googleapis.com/y')).toBe(vendor);
+  clients.release();
   await worker.close();
 });

@@ -1,4 +1,5 @@
 import type { ProviderChannelName } from '@carillon/core/channels';
+import { parsePushHosts } from '@carillon/core/web-push-endpoint';
 import {
   createApnsSecret,
   createFcmSecret,
@@ -36,7 +37,7 @@ export const CHANNELS: Record<ProviderChannelName, ChannelUnderTest> = {
   },
   'web-push': {
     connect: ({ webPush: { host, port }, ca }) =>
-      createWebPush({ hosts: [`${host}:${port}`], ca }).connect(createSecret()),
+      createWebPush({ hosts: parsePushHosts([`${host}:${port}`]), ca }).connect(createSecret()),
     createAddress: subscribeBrowser,
     window: 50,
     deadlineMs: 10_000,

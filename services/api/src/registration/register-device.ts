@@ -3,7 +3,7 @@ import { ApiError } from '@carillon/core/api-error';
 import type { ProviderAddress } from '@carillon/core/channels';
 import { createDeviceAuth, type DeviceAuthKeys } from '@carillon/core/device-auth';
 import { invalidParameter, validate } from '@carillon/core/validate';
-import { type AllowedPushHost, parsePushEndpoint } from '@carillon/core/web-push-endpoint';
+import { type AllowedPushHosts, parsePushEndpoint } from '@carillon/core/web-push-endpoint';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { ClearDevices } from '@carillon/store/delete-device';
@@ -28,7 +28,7 @@ export interface RegisterContext extends DeviceAuthContext {
   rateLimits: Pick<RateLimits, 'countRegistration'>;
   outageWatch: Pick<OutageWatch, 'isHealthy'> & DeviceAuthContext['outageWatch'];
   /** Web Push services besides those of the browser vendors. */
-  webPushHosts: readonly AllowedPushHost[];
+  webPushHosts: AllowedPushHosts;
 }
 
 /**
@@ -134,14 +134,17 @@ async function renewDevice(
 
 function parseProviderAddress(
   request: RegisterRequest,
-  webPushHosts: readonly AllowedPushHost[],
+  webPushHosts: AllowedPushHosts,
 ): ProviderAddress | undefined {
   if (request.platform === 'ios' || request.platform === 'android')
     return parsePhoneAddress(request.platform, request);
   if (request.platform !== 'web') return undefined;
   const { endpoint, key, auth } = request.subscription;
   if (parsePushEndpoint(endpoint, webPushHosts) === undefined) {
-    throw invalidParameter('subscription.endpoint', 'must be the address of a push service');
+    const address = webPushHosts.any
+      ? 'an https URL with a public host'
+      : 'the address of a push service';
+    throw invalidParameter('subscription.endpoint', `must be ${address}`);
   }
   return { channel: 'web-push', address: endpoint, p256dh: key, auth };
 }

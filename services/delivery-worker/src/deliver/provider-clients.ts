@@ -210,8 +210,8 @@ export interface CredentialClient {
 }
 
 /**
- * Maximum upstreams of a credential. Web Push endpoints come from devices, and a vendor's domain has any number of host
- * names.
+ * Maximum upstreams of a credential, and of unknown ones. Web Push endpoints come from devices, and a vendor's domain has any
+ * number of host names. The circuit of a forgotten one begins closed.
  */
 const MAX_UPSTREAMS = 1_000;
 
@@ -232,7 +232,7 @@ interface OpenCredential {
   onRead(document: CredentialDocument): void;
   /** Checks whether the provider may refuse it: one of its circuits is open, or a recipient waits after a refusal. */
   isSuspect(): boolean;
-  /** Returns the state of the circuit of each upstream. */
+  /** Returns the state of the circuit of each upstream but the unknown ones. */
   circuitStates(): CircuitState[];
   close(): Promise<void>;
 }
@@ -245,6 +245,8 @@ function openCredential(
 ): OpenCredential {
   const client = channel.connect(decryptSecret(keys, document));
   const upstreams = new LRUCache<string, Upstream>({ max: MAX_UPSTREAMS });
+  // Apart: devices can name any number of them, and their failures are no concern of the operator's or of the credential.
+  const unknownUpstreams = new LRUCache<string, Upstream>({ max: MAX_UPSTREAMS });
   const { _id, revision } = document;
   const circuits = () => [...upstreams.values()].map(({ circuit }) => circuit);
   /** Time until which the mark of a refusal stays, by the monotonic clock; undefined if there is none. */
@@ -264,13 +266,14 @@ function openCredential(
     client,
     upstreamOf(address) {
       const key = client.upstreamKeyOf(address);
-      const existing = upstreams.get(key);
+      const cache = client.isKnown?.(address) === false ? unknownUpstreams : upstreams;
+      const existing = cache.get(key);
       if (existing !== undefined) return existing;
       const upstream = {
         window: createSemaphore(channel.window),
         circuit: createCircuit(() => performance.now(), Math.random),
       };
-      upstreams.set(key, upstream);
+      cache.set(key, upstream);
       return upstream;
     },
     onRefused(detail) {

@@ -72,6 +72,8 @@ export type MaySend = () => boolean;
 export interface ProviderClient {
   /** Returns the key of the address's upstream: addresses of one key share a provider's server, circuit and window. */
   upstreamKeyOf(address: Address): string;
+  /** Checks whether the address's server is of a provider or the operator, as each is if this is absent. */
+  isKnown?(address: Address): boolean;
   /**
    * Encodes a push once for all its recipients.
    *

@@ -1,4 +1,5 @@
 import { createPublicKey, verify } from 'node:crypto';
+import { parsePushHosts } from '@carillon/core/web-push-endpoint';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import type { Address, ProviderClient, ProviderPush } from '../../src/deliver/provider.ts';
@@ -27,13 +28,13 @@ afterAll(() => service?.stop());
 beforeEach(() => {
   service.received.length = 0;
   service.respondWith(createHandler(201));
-  const hosts = [service.host, ...HOSTS.map((host) => `${host}=${service.host}`)];
+  const hosts = parsePushHosts([service.host, ...HOSTS.map((host) => `${host}=${service.host}`)]);
   client = createWebPush({ hosts, ca: service.ca }).connect(secret);
 });
 afterEach(() => client.close());
 
 const connectWith = (own: string, contact: string | undefined) =>
-  createWebPush({ hosts: [service.host], ca: service.ca, contact }).connect({
+  createWebPush({ hosts: parsePushHosts([service.host]), ca: service.ca, contact }).connect({
     ...secret,
     contact: own,
   });

@@ -1,6 +1,8 @@
 import { NOT_ALLOWED } from '@carillon/core/public-address';
+import { parsePushHosts } from '@carillon/core/web-push-endpoint';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
+import { NOT_ALLOWED as ENDPOINT_NOT_ALLOWED } from '../../src/channels/web-push/outcome.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
 import { createPush } from '../pushes.ts';
 import { createBrowser, createSecret } from './browser.ts';
@@ -28,13 +30,17 @@ afterEach(() => {
 });
 afterAll(() => service?.stop());
 
-/** @param deadlineMs of the request: in a test whose response must be cut earlier, longer than the test may take */
+/**
+ * @param deadlineMs of the request: in a test whose response must be cut earlier, longer than the test may take
+ * @param entries of the operator, besides the service
+ */
 async function send(
   endpoint = `https://${service.host}/x`,
   deadlineMs = DEADLINE_MS,
+  entries: readonly string[] = [],
 ): Promise<Attempt> {
   const channel = createWebPush({
-    hosts: [service.host],
+    hosts: parsePushHosts([service.host, ...entries]),
     ca: service.ca,
     deadlineMs,
     // Host names of vendors that resolve to the private network.
@@ -61,6 +67,24 @@ describe('an endpoint that is not of a push service', () => {
     const connections = service.connections();
     const attempt = await send(endpoint.replace('PORT', service.host.split(':')[1] ?? ''));
     expect(attempt).toMatchObject({ kind: 'rejected', reason: 'endpoint-not-allowed' });
+    expect(service.connections()).toBe(connections);
+  });
+
+  test.each([
+    ...['https://127.0.0.2:PORT/x', 'https://2130706434:PORT/x', 'https://0x7f.2:PORT/x'],
+    ...[
+      'https://[::1]:PORT/x',
+      'https://[::ffff:127.0.0.1]:PORT/x',
+      'https://[::ffff:7f00:1]:PORT/x',
+    ],
+    ...['https://[64:ff9b::7f00:1]:PORT/x', 'https://localhost:PORT/x', 'https://*:PORT/x'],
+    ...['https://user@up.example:PORT/x', 'http://up.example:PORT/x'],
+    // A name that resolves to the private network.
+    ...['https://up.example:PORT/x', 'https://fcm.googleapis.com:PORT/x'],
+  ])('%p is never connected to, also with the entry *', async (endpoint) => {
+    const connections = service.connections();
+    const address = endpoint.replace('PORT', service.host.split(':')[1] ?? '');
+    expect(await send(address, NEVER_MS, ['*'])).toEqual(ENDPOINT_NOT_ALLOWED);
     expect(service.connections()).toBe(connections);
   });
 
@@ -98,7 +122,7 @@ describe('a hostile push service', () => {
   });
 
   test('without a certificate of the configured authority is not trusted', async () => {
-    const client = createWebPush({ hosts: [service.host] }).connect(secret);
+    const client = createWebPush({ hosts: parsePushHosts([service.host]) }).connect(secret);
     const attempt = await client.prepare(
       createPush(),
       () => true,

@@ -23,6 +23,8 @@ export interface PushService {
   received: Received[];
   /** Connections so far. */
   connections(): number;
+  /** Connections that are open. */
+  openConnections(): number;
   respondWith(handler: ResponseHandler): void;
   stop(): Promise<void>;
 }
@@ -104,6 +106,8 @@ export async function startPushService(names: readonly string[] = []): Promise<P
   let connections = 0;
   let handler = createHandler(201);
   const server = createServer({ cert: pair.certificate, key: pair.key });
+  // Clients close idle connections themselves.
+  server.keepAliveTimeout = 0;
   server.on('connection', (socket: Socket) => {
     connections += 1;
     sockets.add(socket);
@@ -123,6 +127,7 @@ export async function startPushService(names: readonly string[] = []): Promise<P
     ca: authority.certificate,
     received,
     connections: () => connections,
+    openConnections: () => sockets.size,
     respondWith: (next) => {
       handler = next;
     },

@@ -2,8 +2,10 @@ import { webPush } from '@carillon/core/channels/web-push';
 import { chooseContact } from '@carillon/core/web-push-contact';
 import {
   type AllowedPushHost,
+  type AllowedPushHosts,
+  bareHostname,
+  isKnownService,
   parsePushEndpoint,
-  parsePushHost,
 } from '@carillon/core/web-push-endpoint';
 import type {
   Address,
@@ -29,6 +31,7 @@ import {
   isAuthError,
   NOT_ALLOWED,
   outcomeOfResponse,
+  outcomeOfUnknownService,
   TOO_LARGE,
 } from './outcome.ts';
 import {
@@ -42,17 +45,17 @@ import { createVapid, type Vapid } from './vapid.ts';
 
 /** Settings of the channel. */
 export interface WebPushOptions
-  extends Pick<PushHttpClientOptions, 'ca' | 'deadlineMs' | 'dnsLookup'> {
-  /** Push services besides the browsers' own (core/web-push-endpoint). These may be in the operator's network. */
-  hosts: readonly string[];
+  extends Pick<PushHttpClientOptions, 'ca' | 'deadlineMs' | 'dnsLookup' | 'isPublic'> {
+  /** Push services besides the browsers' own. Listed ones may be in the operator's network. */
+  hosts: AllowedPushHosts;
   /** Contact for apps without one that push services accept. */
   contact?: string | undefined;
 }
 
 /** Creates the channel to browsers (RFC 8030, 8291, 8292). An upstream is the origin of an endpoint. */
 export function createWebPush(options: WebPushOptions): ProviderChannel {
-  const hosts = options.hosts.map(parsePushHost);
-  const hostOverrides = createHostOverrides(hosts);
+  const { hosts } = options;
+  const hostOverrides = createHostOverrides(hosts.listed);
   return {
     window: webPush.provider.window,
     connect(secret) {
@@ -72,7 +75,7 @@ export function createWebPush(options: WebPushOptions): ProviderChannel {
 }
 
 interface ClientContext {
-  hosts: readonly AllowedPushHost[];
+  hosts: AllowedPushHosts;
   vapid: Vapid;
   /** Contact of the signatures, if Apple refuses it. */
   badContact: string | undefined;
@@ -83,6 +86,10 @@ function connect(context: ClientContext): ProviderClient {
   const inFlight = createInFlight();
   return {
     upstreamKeyOf: ({ address }) => URL.parse(address)?.origin ?? 'none',
+    isKnown({ address }) {
+      const url = URL.parse(address);
+      return url !== null && isKnownService(url, context.hosts);
+    },
     prepare(push, maySend) {
       const send = createSend(context, push, maySend);
       return (address) => inFlight.track(send(address));
@@ -110,7 +117,8 @@ function createSend(context: ClientContext, push: ProviderPush, maySend: MaySend
     if (body === undefined) return BAD_KEYS;
     const ttl = computeTtlSeconds(push, Date.now());
     const allHeaders = { ...headers, ttl, ...createCacheHeader(endpoint.hostname, ttl) };
-    return postSigned(context, { endpoint, headers: allHeaders, body, maySend });
+    const isKnown = isKnownService(endpoint, context.hosts);
+    return postSigned(context, { endpoint, isKnown, headers: allHeaders, body, maySend });
   };
 }
 
@@ -131,7 +139,7 @@ async function postSigned(
   { vapid, badContact, httpClient }: ClientContext,
   request: EndpointRequest,
 ): Promise<Attempt> {
-  const { endpoint, headers } = request;
+  const { endpoint, isKnown, headers } = request;
   const authorization = vapid.authorize(endpoint.origin);
   let response = await httpClient.post({ ...request, headers: { ...headers, authorization } });
   const isCredentialRejected =
@@ -143,7 +151,9 @@ async function postSigned(
       headers: { ...headers, authorization: newAuthorization },
     });
   }
-  const attempt = outcomeOfResponse(response, Date.now());
+  const now = Date.now();
+  if (!isKnown) return outcomeOfUnknownService(response, now);
+  const attempt = outcomeOfResponse(response, now);
   return badContact === undefined ? attempt : explainBadContact(attempt, badContact);
 }
 
@@ -151,9 +161,8 @@ async function postSigned(
 function createHostOverrides(hosts: readonly AllowedPushHost[]): HostOverrides {
   return new Map(
     hosts.map(({ host, connectTo: target }) => {
-      const { hostname, port } = new URL(`https://${target ?? host}`);
-      const address = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
-      return [host, { hostname: address, port: port || '443' }];
+      const url = new URL(`https://${target ?? host}`);
+      return [host, { hostname: bareHostname(url), port: url.port || '443' }];
     }),
   );
 }

@@ -1,7 +1,6 @@
-import type { LookupFunction } from 'node:net';
 import type { MaySend } from '../../deliver/provider.ts';
 import { type Http2Result, postOverHttp2 } from '../http2.ts';
-import { createTargetResolver, type HostOverrides } from './connect-target.ts';
+import { type ConnectTargetOptions, createTargetResolver } from './connect-target.ts';
 import { createHttp2Sessions } from './http2-sessions.ts';
 import { createHttp1Client } from './over-http1.ts';
 import { MAX_BODY_BYTES, type PushServiceResponse } from './response.ts';
@@ -9,19 +8,16 @@ import { MAX_BODY_BYTES, type PushServiceResponse } from './response.ts';
 /** A push on its way to a subscription. */
 export interface EndpointRequest {
   endpoint: URL;
+  /** The push service is of a browser vendor or listed by the operator. */
+  isKnown: boolean;
   headers: Record<string, string | number>;
   body: Buffer;
   maySend: MaySend;
 }
 
 /** Settings of the client. */
-export interface PushHttpClientOptions {
-  hostOverrides: HostOverrides;
-  /** Certificate of the authority that signed the host overrides' certificates, PEM. */
-  ca?: string | undefined;
+export interface PushHttpClientOptions extends ConnectTargetOptions {
   deadlineMs?: number;
-  /** Replaces the system's name resolution. */
-  dnsLookup?: LookupFunction;
 }
 
 /** Deadline of a request, in milliseconds. */
@@ -43,12 +39,13 @@ export function createPushHttpClient({
     /** Posts a push. Never rejects; settles within the deadline. */
     async post({
       endpoint,
+      isKnown,
       headers,
       body,
       maySend,
     }: EndpointRequest): Promise<PushServiceResponse> {
       const startedAt = performance.now();
-      const target = resolveTarget(endpoint);
+      const target = resolveTarget(endpoint, isKnown);
       const openResult = await sessions.open(endpoint.origin, target, deadlineMs);
       if (openResult !== 'http/1.1' && 'error' in openResult)
         return { ...openResult, isStale: false };

@@ -13,7 +13,8 @@ const IDLE_TIMEOUT_MS = 30_000;
 /** Time for which the negotiated protocol of a service is remembered. */
 const PROTOCOL_CACHE_MS = 600_000;
 /**
- * Maximum origins that are remembered. Endpoints come from devices, and a vendor's domain has any number of host names.
+ * Maximum origins that are remembered. Endpoints come from devices, and a vendor's domain has any number of host names. The
+ * session of a forgotten one is closed after its requests in flight.
  */
 const MAX_ORIGINS = 200;
 
@@ -22,6 +23,9 @@ export function createHttp2Sessions() {
   const origins = new LRUCache<string, Promise<OpenResult>>({
     max: MAX_ORIGINS,
     ttl: PROTOCOL_CACHE_MS,
+    dispose(opening, _origin, reason) {
+      if (reason === 'evict') void opening.then(closeWhenUsed);
+    },
   });
   const waitForSettings = createSettingsWaiter();
   const openSessions = new Set<ClientHttp2Session>();
@@ -94,6 +98,12 @@ export function createHttp2Sessions() {
       for (const session of openSessions) session.destroy();
     },
   };
+}
+
+/** Closes a session after the requests in flight. Those that waited for it to open are written first. */
+function closeWhenUsed(openResult: OpenResult): void {
+  if (openResult === 'http/1.1' || 'error' in openResult) return;
+  setImmediate(() => void closeGracefully(openResult.session));
 }
 
 function isClosed(openResult: OpenResult): boolean {

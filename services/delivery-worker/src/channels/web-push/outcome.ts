@@ -1,3 +1,4 @@
+import { NOT_ALLOWED as ADDRESS_NOT_ALLOWED } from '@carillon/core/public-address';
 import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { CONTACT_HINT } from '@carillon/core/web-push-contact';
 import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
@@ -41,8 +42,8 @@ const OTHER_KEY_PAIR =
  * Maps a push service's response to an attempt (RFC 8030, 5 and 8.4; RFC 8292, 4.2; for Windows "Push notification
  * service request and response headers"). docs/use/providers.md has the table.
  *
- * A name without a public address counts as a network failure: the names are the vendors', so our resolver is wrong, and
- * that is temporary.
+ * A name without a public address counts as a network failure: the names are the vendors' or the operator's, so our resolver is
+ * wrong, and that is temporary.
  *
  * @param nowMs for a Retry-After that is a date
  */
@@ -66,6 +67,18 @@ export function outcomeOfResponse(response: PushServiceResponse, nowMs: number):
   const scope = retryScopeFor(status, 'retry-after' in headers);
   if (scope === undefined) return { kind: 'rejected', reason: 'rejected-by-provider', detail };
   return { kind: 'retry', scope, detail, ...(afterMs !== undefined && { afterMs }) };
+}
+
+/**
+ * Maps the response of a service that neither a vendor nor the operator vouches for. Its name may resolve to the operator's
+ * network, and its refusal says nothing about the app's key pair: any device can register such an endpoint.
+ */
+export function outcomeOfUnknownService(response: PushServiceResponse, nowMs: number): Attempt {
+  const error = response !== 'withheld' && 'error' in response ? response.error : undefined;
+  if (error === ADDRESS_NOT_ALLOWED) return NOT_ALLOWED;
+  const attempt = outcomeOfResponse(response, nowMs);
+  if (attempt.kind !== 'auth-error') return attempt;
+  return { kind: 'rejected', reason: 'rejected-by-provider', detail: attempt.detail };
 }
 
 /**
