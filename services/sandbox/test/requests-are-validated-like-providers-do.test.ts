@@ -141,6 +141,65 @@ describe('APNs, by node-apn', () => {
   });
 });
 
+const LONG = 'x'.repeat(4_097);
+const ALERT = { aps: { alert: 'Hello' } };
+const SHOWN = 'message.android.notification';
+/** Creates a message with a notification of Android. */
+const shown = (notification: object) => ({ android: { notification } });
+/** Every field of Google's reference (AndroidNotification). */
+const NOTIFICATION = {
+  ...{ title: 'T', body: 'B', icon: 'i', color: '#A0b1C2', sound: 'ping', tag: 't' },
+  ...{ click_action: 'OPEN', body_loc_key: 'b', body_loc_args: ['1'], title_loc_key: 't' },
+  ...{ title_loc_args: [], channel_id: 'news', ticker: 'T', sticky: true, local_only: false },
+  ...{ event_time: '2026-01-02T03:04:05.678Z', notification_priority: 'PRIORITY_MAX' },
+  ...{ default_sound: true, default_vibrate_timings: false, default_light_settings: false },
+  ...{ vibrate_timings: ['0s', '0.5s'], visibility: 'SECRET', notification_count: 0 },
+  ...{ image: 'https://example.com/a.png', proxy: 'IF_PRIORITY_LOWERED' },
+  light_settings: {
+    ...{ color: { red: 1, green: 0.5, blue: 0 } },
+    ...{ light_on_duration: '1s', light_off_duration: '3.5s' },
+  },
+};
+const LABEL = { analytics_label: 'spring-2026_a.b~c%' };
+/** What Google says of a message with these fields. */
+const REJECTED_MESSAGES: [string, object][] = [
+  ['message is too big', { data: { payload: LONG } }],
+  ['message is too big', { data: { payload: LONG.slice(9) }, notification: { title: 'T' } }],
+  ['payload key: from', { data: { from: 'me' } }],
+  ['data.a', { data: { a: 1 } }],
+  ['message.notification.title', { notification: { title: 1 } }],
+  ['"sound" at \'message.notification\'', { notification: { sound: 'ping' } }],
+  ['"notify" at \'message\'', { notify: {} }],
+  ['"colour" at \'message.android\'', { android: { colour: 'red' } }],
+  ['"header" at \'message.apns\'', { apns: { header: {}, payload: ALERT } }],
+  ['apns.headers.apns-priority', { apns: { headers: { 'apns-priority': 5 }, payload: ALERT } }],
+  ['message.apns.payload', { apns: { payload: 'text' } }],
+  ['must contain an [aps] key', { apns: { payload: { alert: 'Hello' } } }],
+  ['Value of [aps]', { apns: { payload: { aps: {} } } }],
+  ['message.apns.payload.aps', { apns: { payload: { aps: 'Hello' } } }],
+  ['payload of APNs is too big', { apns: { payload: { ...ALERT, text: LONG } } }],
+  ['payload key: google.a', { android: { data: { 'google.a': 'b' } } }],
+  ['message.android.data.a', { android: { data: { a: 1 } } }],
+  ['message is too big', { android: { data: { payload: LONG } } }],
+  ['message is too big', { data: { a: LONG.slice(99) }, ...shown({ body: LONG.slice(3_900) }) }],
+  [`"sounds" at '${SHOWN}'`, shown({ sounds: 'ping' })],
+  [`${SHOWN}.channel_id`, shown({ channel_id: 1 })],
+  [`${SHOWN}.color`, shown({ color: 'red' })],
+  [`${SHOWN}.sticky`, shown({ sticky: 'yes' })],
+  [`${SHOWN}.event_time`, shown({ event_time: 'today' })],
+  [`${SHOWN}.body_loc_args[1]`, shown({ body_loc_args: ['a', 1] })],
+  [`${SHOWN}.notification_priority`, shown({ notification_priority: 'HIGH' })],
+  [`${SHOWN}.visibility`, shown({ visibility: 'public' })],
+  [`${SHOWN}.proxy`, shown({ proxy: 'MAYBE' })],
+  [`${SHOWN}.notification_count`, shown({ notification_count: 1.5 })],
+  [`${SHOWN}.vibrate_timings[0]`, shown({ vibrate_timings: ['100ms'] })],
+  [`${SHOWN}.light_settings.color`, shown({ light_settings: { light_on_duration: '1s' } })],
+  ['message.fcm_options.analytics_label', { fcm_options: { analytics_label: 'a b' } }],
+  ['"label" at \'message.fcm_options\'', { fcm_options: { label: 'a' } }],
+  ['android.fcm_options.analytics_label', { android: { fcm_options: { analytics_label: '' } } }],
+  ['message.apns.fcm_options.image', { apns: { payload: ALERT, fcm_options: { image: 1 } } }],
+];
+
 describe('FCM', () => {
   const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 
@@ -178,63 +237,7 @@ describe('FCM', () => {
   }
 
   const token = 'fcm-token:1';
-  const LONG = 'x'.repeat(4_097);
-  const ALERT = { aps: { alert: 'Hello' } };
-  const SHOWN = 'message.android.notification';
-  /** Creates a message with a notification of Android. */
-  const shown = (notification: object) => ({ android: { notification } });
-  /** Every field of Google's reference (AndroidNotification). */
-  const NOTIFICATION = {
-    ...{ title: 'T', body: 'B', icon: 'i', color: '#A0b1C2', sound: 'ping', tag: 't' },
-    ...{ click_action: 'OPEN', body_loc_key: 'b', body_loc_args: ['1'], title_loc_key: 't' },
-    ...{ title_loc_args: [], channel_id: 'news', ticker: 'T', sticky: true, local_only: false },
-    ...{ event_time: '2026-01-02T03:04:05.678Z', notification_priority: 'PRIORITY_MAX' },
-    ...{ default_sound: true, default_vibrate_timings: false, default_light_settings: false },
-    ...{ vibrate_timings: ['0s', '0.5s'], visibility: 'SECRET', notification_count: 0 },
-    ...{ image: 'https://example.com/a.png', proxy: 'IF_PRIORITY_LOWERED' },
-    light_settings: {
-      ...{ color: { red: 1, green: 0.5, blue: 0 } },
-      ...{ light_on_duration: '1s', light_off_duration: '3.5s' },
-    },
-  };
-  const LABEL = { analytics_label: 'spring-2026_a.b~c%' };
-  test.each<[string, object]>([
-    ['message is too big', { data: { payload: LONG } }],
-    ['message is too big', { data: { payload: LONG.slice(9) }, notification: { title: 'T' } }],
-    ['payload key: from', { data: { from: 'me' } }],
-    ['data.a', { data: { a: 1 } }],
-    ['message.notification.title', { notification: { title: 1 } }],
-    ['"sound" at \'message.notification\'', { notification: { sound: 'ping' } }],
-    ['"notify" at \'message\'', { notify: {} }],
-    ['"colour" at \'message.android\'', { android: { colour: 'red' } }],
-    ['"header" at \'message.apns\'', { apns: { header: {}, payload: ALERT } }],
-    ['apns.headers.apns-priority', { apns: { headers: { 'apns-priority': 5 }, payload: ALERT } }],
-    ['message.apns.payload', { apns: { payload: 'text' } }],
-    ['must contain an [aps] key', { apns: { payload: { alert: 'Hello' } } }],
-    ['Value of [aps]', { apns: { payload: { aps: {} } } }],
-    ['message.apns.payload.aps', { apns: { payload: { aps: 'Hello' } } }],
-    ['payload of APNs is too big', { apns: { payload: { ...ALERT, text: LONG } } }],
-    ['payload key: google.a', { android: { data: { 'google.a': 'b' } } }],
-    ['message.android.data.a', { android: { data: { a: 1 } } }],
-    ['message is too big', { android: { data: { payload: LONG } } }],
-    ['message is too big', { data: { a: LONG.slice(99) }, ...shown({ body: LONG.slice(3_900) }) }],
-    [`"sounds" at '${SHOWN}'`, shown({ sounds: 'ping' })],
-    [`${SHOWN}.channel_id`, shown({ channel_id: 1 })],
-    [`${SHOWN}.color`, shown({ color: 'red' })],
-    [`${SHOWN}.sticky`, shown({ sticky: 'yes' })],
-    [`${SHOWN}.event_time`, shown({ event_time: 'today' })],
-    [`${SHOWN}.body_loc_args[1]`, shown({ body_loc_args: ['a', 1] })],
-    [`${SHOWN}.notification_priority`, shown({ notification_priority: 'HIGH' })],
-    [`${SHOWN}.visibility`, shown({ visibility: 'public' })],
-    [`${SHOWN}.proxy`, shown({ proxy: 'MAYBE' })],
-    [`${SHOWN}.notification_count`, shown({ notification_count: 1.5 })],
-    [`${SHOWN}.vibrate_timings[0]`, shown({ vibrate_timings: ['100ms'] })],
-    [`${SHOWN}.light_settings.color`, shown({ light_settings: { light_on_duration: '1s' } })],
-    ['message.fcm_options.analytics_label', { fcm_options: { analytics_label: 'a b' } }],
-    ['"label" at \'message.fcm_options\'', { fcm_options: { label: 'a' } }],
-    ['android.fcm_options.analytics_label', { android: { fcm_options: { analytics_label: '' } } }],
-    ['message.apns.fcm_options.image', { apns: { payload: ALERT, fcm_options: { image: 1 } } }],
-  ])('rejects a message, over HTTP/2 too: %s', async (fault, fields) => {
+  test.each(REJECTED_MESSAGES)('rejects a message, over HTTP/2 too: %s', async (fault, fields) => {
     const { origin, path, authorization, text: body } = await createSend({ token, ...fields });
     const escaped = JSON.stringify(fault).slice(1, -1);
     const rejected = { status: 400, body: expect.stringContaining(escaped) };
