@@ -69,36 +69,59 @@ describe('APNs, by node-apn', () => {
 
   test('rejects an invalid device token', async () => {
     expect(await send(createProvider(), {}, 'ab'.repeat(8))).toBe('BadDeviceToken');
+    expect(await sandbox.received()).toMatchObject([
+      { status: 400, detail: expect.stringMatching(/^BadDeviceToken: :path /) },
+    ]);
   });
 
-  test.each<[string, object]>([
-    ['MissingTopic', { topic: undefined }],
-    ['BadTopic', { topic: 'a b' }],
-    ['InvalidPushType', { pushType: 'shout' }],
-    ['BadPriority', { priority: 7 }],
-    ['BadPriority', { pushType: 'background', priority: 10 }],
-    ['InvalidPushType', SILENT],
-    ['InvalidPushType', { ...SILENT, alert: '', sound: '' }],
-    ['InvalidPushType', { ...BACKGROUND, badge: 0 }],
-    ['InvalidPushType', { ...BACKGROUND, alert: 'Hello' }],
-    ['InvalidPushType', { ...BACKGROUND, contentAvailable: undefined }],
-    ['sent', BACKGROUND],
-    ['sent', { ...SILENT, badge: 0 }],
-    ['sent', { contentAvailable: true }],
-    ['sent', { alert: undefined }],
-    ['BadCollapseId', { collapseId: 'c'.repeat(65) }],
-    ['BadMessageId', { id: 'one' }],
-    ['PayloadTooLarge', { alert: 'x'.repeat(4_096) }],
-    ['sent', { ...VOIP, alert: 'x'.repeat(4_096) }],
-    ['PayloadTooLarge', { ...VOIP, alert: 'x'.repeat(5_120) }],
-    ['TopicDisallowed', { pushType: 'voip' }],
-    ['TopicDisallowed', { ...VOIP, pushType: 'pushtotalk' }],
-    ['TopicDisallowed', { ...VOIP, pushType: 'alert' }],
-    ['TopicDisallowed', { ...BACKGROUND, topic: 'a.b.push-type.liveactivity' }],
-    ['sent', { pushType: 'liveactivity', topic: 'a.b.push-type.liveactivity' }],
-    ['sent', { pushType: 'mdm', topic: 'com.apple.mgmt.External.1' }],
-  ])('responds with %s for %j', async (reason, options) => {
+  test.each<[string, object, string]>([
+    ['MissingTopic', { topic: undefined }, 'apns-topic'],
+    ['BadTopic', { topic: 'a b' }, 'apns-topic'],
+    ['InvalidPushType', { pushType: 'shout' }, 'apns-push-type'],
+    ['BadPriority', { priority: 7 }, 'apns-priority'],
+    ['BadPriority', { pushType: 'background', priority: 10 }, 'apns-priority'],
+    ['InvalidPushType', SILENT, 'apns-push-type'],
+    ['InvalidPushType', { ...SILENT, alert: '', sound: '' }, 'payload.aps'],
+    ['InvalidPushType', { ...BACKGROUND, badge: 0 }, 'payload.aps'],
+    ['InvalidPushType', { ...BACKGROUND, alert: 'Hello' }, 'payload.aps'],
+    ['InvalidPushType', { ...BACKGROUND, contentAvailable: undefined }, 'payload.aps'],
+    ['sent', BACKGROUND, ''],
+    ['sent', { ...SILENT, badge: 0 }, ''],
+    ['sent', { contentAvailable: true }, ''],
+    ['sent', { alert: undefined }, ''],
+    ['BadExpirationDate', { expiry: 1.5 }, 'apns-expiration'],
+    ['BadCollapseId', { collapseId: 'c'.repeat(65) }, 'apns-collapse-id'],
+    ['BadMessageId', { id: 'one' }, 'apns-id'],
+    ['PayloadTooLarge', { alert: 'x'.repeat(4_096) }, 'payload'],
+    ['sent', { ...VOIP, alert: 'x'.repeat(4_096) }, ''],
+    ['PayloadTooLarge', { ...VOIP, alert: 'x'.repeat(5_120) }, 'payload'],
+    ['TopicDisallowed', { pushType: 'voip' }, 'apns-topic'],
+    ['TopicDisallowed', { ...VOIP, pushType: 'pushtotalk' }, 'apns-topic'],
+    ['TopicDisallowed', { ...VOIP, pushType: 'alert' }, 'apns-topic'],
+    ['TopicDisallowed', { ...BACKGROUND, topic: 'a.b.push-type.liveactivity' }, 'apns-topic'],
+    ['sent', { pushType: 'liveactivity', topic: 'a.b.push-type.liveactivity' }, ''],
+    ['sent', { pushType: 'mdm', topic: 'com.apple.mgmt.External.1' }, ''],
+  ])('responds with %s for %j, and names the part in its log', async (reason, options, part) => {
     expect(await send(createProvider(), options)).toBe(reason);
+    const [entry] = await sandbox.received();
+    if (part === '') expect(entry).not.toHaveProperty('detail');
+    else expect(entry?.detail).toMatch(new RegExp(`^${reason}: .*\\b${part}\\b`));
+  });
+
+  test('logs the headers that it got, and the payload', async () => {
+    const headers = { ...VOIP, priority: 5, expiry: 1_900_000_000, collapseId: 'c' };
+    expect(await send(createProvider(), headers)).toBe('sent');
+    const [entry] = await sandbox.received();
+    expect(entry).toMatchObject({
+      headers: {
+        'apns-topic': VOIP.topic,
+        'apns-push-type': 'voip',
+        'apns-priority': '5',
+        'apns-expiration': '1900000000',
+        'apns-collapse-id': 'c',
+      },
+      payload: { aps: { alert: 'Hello' }, _pushyId: 'p1' },
+    });
   });
 
   test.each([{ keyId: 'ANOTHERKEY' }, { teamId: 'ANOTHERTEA' }])('rejects %j', async (other) => {
@@ -112,9 +135,70 @@ describe('APNs, by node-apn', () => {
     const provider = createProvider();
     for (const reason of ['ServiceUnavailable', 'BadDeviceToken', 'BadDeviceToken'])
       expect(await send(provider)).toBe(reason);
+    // Nothing was wrong with these requests.
+    for (const entry of await sandbox.received()) expect(entry).not.toHaveProperty('detail');
     await expect(sandbox.script('apns', TOKEN, [{ as: 'Nonsense' }])).rejects.toThrow('Nonsense');
   });
 });
+
+const LONG = 'x'.repeat(4_097);
+const ALERT = { aps: { alert: 'Hello' } };
+const SHOWN = 'message.android.notification';
+/** Creates a message with a notification of Android. */
+const shown = (notification: object) => ({ android: { notification } });
+/** Every field of Google's reference (AndroidNotification). */
+const NOTIFICATION = {
+  ...{ title: 'T', body: 'B', icon: 'i', color: '#A0b1C2', sound: 'ping', tag: 't' },
+  ...{ click_action: 'OPEN', body_loc_key: 'b', body_loc_args: ['1'], title_loc_key: 't' },
+  ...{ title_loc_args: [], channel_id: 'news', ticker: 'T', sticky: true, local_only: false },
+  ...{ event_time: '2026-01-02T03:04:05.678Z', notification_priority: 'PRIORITY_MAX' },
+  ...{ default_sound: true, default_vibrate_timings: false, default_light_settings: false },
+  ...{ vibrate_timings: ['0s', '0.5s'], visibility: 'SECRET', notification_count: 0 },
+  ...{ image: 'https://example.com/a.png', proxy: 'IF_PRIORITY_LOWERED' },
+  light_settings: {
+    ...{ color: { red: 1, green: 0.5, blue: 0 } },
+    ...{ light_on_duration: '1s', light_off_duration: '3.5s' },
+  },
+};
+const LABEL = { analytics_label: 'spring-2026_a.b~c%' };
+/** What Google says of a message with these fields. */
+const REJECTED_MESSAGES: [string, object][] = [
+  ['message is too big', { data: { payload: LONG } }],
+  ['message is too big', { data: { payload: LONG.slice(9) }, notification: { title: 'T' } }],
+  ['payload key: from', { data: { from: 'me' } }],
+  ['data.a', { data: { a: 1 } }],
+  ['message.notification.title', { notification: { title: 1 } }],
+  ['"sound" at \'message.notification\'', { notification: { sound: 'ping' } }],
+  ['"notify" at \'message\'', { notify: {} }],
+  ['"colour" at \'message.android\'', { android: { colour: 'red' } }],
+  ['"header" at \'message.apns\'', { apns: { header: {}, payload: ALERT } }],
+  ['apns.headers.apns-priority', { apns: { headers: { 'apns-priority': 5 }, payload: ALERT } }],
+  ['message.apns.payload', { apns: { payload: 'text' } }],
+  ['must contain an [aps] key', { apns: { payload: { alert: 'Hello' } } }],
+  ['Value of [aps]', { apns: { payload: { aps: {} } } }],
+  ['message.apns.payload.aps', { apns: { payload: { aps: 'Hello' } } }],
+  ['payload of APNs is too big', { apns: { payload: { ...ALERT, text: LONG } } }],
+  ['payload key: google.a', { android: { data: { 'google.a': 'b' } } }],
+  ['message.android.data.a', { android: { data: { a: 1 } } }],
+  ['message is too big', { android: { data: { payload: LONG } } }],
+  ['message is too big', { data: { a: LONG.slice(99) }, ...shown({ body: LONG.slice(3_900) }) }],
+  [`"sounds" at '${SHOWN}'`, shown({ sounds: 'ping' })],
+  [`${SHOWN}.channel_id`, shown({ channel_id: 1 })],
+  [`${SHOWN}.color`, shown({ color: 'red' })],
+  [`${SHOWN}.sticky`, shown({ sticky: 'yes' })],
+  [`${SHOWN}.event_time`, shown({ event_time: 'today' })],
+  [`${SHOWN}.body_loc_args[1]`, shown({ body_loc_args: ['a', 1] })],
+  [`${SHOWN}.notification_priority`, shown({ notification_priority: 'HIGH' })],
+  [`${SHOWN}.visibility`, shown({ visibility: 'public' })],
+  [`${SHOWN}.proxy`, shown({ proxy: 'MAYBE' })],
+  [`${SHOWN}.notification_count`, shown({ notification_count: 1.5 })],
+  [`${SHOWN}.vibrate_timings[0]`, shown({ vibrate_timings: ['100ms'] })],
+  [`${SHOWN}.light_settings.color`, shown({ light_settings: { light_on_duration: '1s' } })],
+  ['message.fcm_options.analytics_label', { fcm_options: { analytics_label: 'a b' } }],
+  ['"label" at \'message.fcm_options\'', { fcm_options: { label: 'a' } }],
+  ['android.fcm_options.analytics_label', { android: { fcm_options: { analytics_label: '' } } }],
+  ['message.apns.fcm_options.image', { apns: { payload: ALERT, fcm_options: { image: 1 } } }],
+];
 
 describe('FCM', () => {
   const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
@@ -153,25 +237,7 @@ describe('FCM', () => {
   }
 
   const token = 'fcm-token:1';
-  const LONG = 'x'.repeat(4_097);
-  const ALERT = { aps: { alert: 'Hello' } };
-  test.each<[string, object]>([
-    ['message is too big', { data: { payload: LONG } }],
-    ['message is too big', { data: { payload: LONG.slice(9) }, notification: { title: 'T' } }],
-    ['payload key: from', { data: { from: 'me' } }],
-    ['data.a', { data: { a: 1 } }],
-    ['message.notification.title', { notification: { title: 1 } }],
-    ['"sound" at \'message.notification\'', { notification: { sound: 'ping' } }],
-    ['"notify" at \'message\'', { notify: {} }],
-    ['"colour" at \'message.android\'', { android: { colour: 'red' } }],
-    ['"header" at \'message.apns\'', { apns: { header: {}, payload: ALERT } }],
-    ['apns.headers.apns-priority', { apns: { headers: { 'apns-priority': 5 }, payload: ALERT } }],
-    ['message.apns.payload', { apns: { payload: 'text' } }],
-    ['must contain an [aps] key', { apns: { payload: { alert: 'Hello' } } }],
-    ['Value of [aps]', { apns: { payload: { aps: {} } } }],
-    ['message.apns.payload.aps', { apns: { payload: { aps: 'Hello' } } }],
-    ['payload of APNs is too big', { apns: { payload: { ...ALERT, text: LONG } } }],
-  ])('rejects a message, over HTTP/2 too: %s', async (fault, fields) => {
+  test.each(REJECTED_MESSAGES)('rejects a message, over HTTP/2 too: %s', async (fault, fields) => {
     const { origin, path, authorization, text: body } = await createSend({ token, ...fields });
     const escaped = JSON.stringify(fault).slice(1, -1);
     const rejected = { status: 400, body: expect.stringContaining(escaped) };
@@ -182,6 +248,32 @@ describe('FCM', () => {
     expect({ status, body: await text(stream) }).toEqual(rejected);
     client.close();
     await once(client, 'close');
+    const logged = { status: 400, detail: expect.stringContaining(fault) };
+    expect(await sandbox.received()).toMatchObject([logged, logged]);
+  });
+
+  test('accepts and logs every field of Android, and what its SDKs read', async () => {
+    const message = {
+      token,
+      data: { a: 'b' },
+      android: { data: { c: 'd' }, notification: NOTIFICATION, fcm_options: LABEL },
+      apns: { payload: ALERT, fcm_options: { ...LABEL, image: 'https://example.com/a.png' } },
+      fcm_options: LABEL,
+    };
+    const { origin, path, authorization, text: body } = await createSend(message);
+    expect((await post(`${origin}${path}`, { authorization }, body)).status).toBe(200);
+    expect(await sandbox.received()).toMatchObject([{ status: 200, payload: message }]);
+  });
+
+  test('names what is wrong with the sender', async () => {
+    const { origin, path, authorization, text: body } = await createSend({ token });
+    await post(`${origin}${path}`, { authorization: 'Bearer x' }, body);
+    const other = path.replace(/projects\/[^/]+/, 'projects/other');
+    await post(`${origin}${other}`, { authorization }, body);
+    expect(await sandbox.received()).toMatchObject([
+      { status: 401, detail: expect.stringMatching(/^authorization: /) },
+      { status: 404, detail: expect.stringContaining('project other') },
+    ]);
   });
 
   test('accepts a message for iOS, and logs it unchanged with the id of its push', async () => {
@@ -200,6 +292,7 @@ describe('a push service, by the library web-push', () => {
   const keys = webPush.generateVAPIDKeys();
   const otherKeys = webPush.generateVAPIDKeys();
   const subject = 'mailto:a@example.com';
+  const OTHER_ORIGIN = 'https://127.0.0.1:1';
   type Browser = Awaited<ReturnType<typeof createBrowser>>;
 
   async function createBrowser(body?: object) {
@@ -270,20 +363,22 @@ describe('a push service, by the library web-push', () => {
     expect(await send(browser, '{}', {}, otherKeys)).toBe(201);
   });
 
-  test.each<[string, number, () => Headers]>([
-    ['no VAPID', 401, () => ({ Authorization: undefined })],
-    ['another audience', 403, () => createVapidHeaders('https://127.0.0.1:1', 3_600)],
-    ['an expiry that is past', 403, () => createVapidHeaders(origin(), -10)],
-    ['a signature with another key', 403, createTamperedHeaders],
-    ['a payload over 4,096 bytes', 413, () => ({})],
-    ['an unknown urgency', 400, () => ({ Urgency: 'soon' })],
-    ['a long topic', 400, () => ({ Topic: 'x'.repeat(33) })],
-    ['a topic of other characters', 400, () => ({ Topic: 'a b' })],
-    ['no TTL', 400, () => ({ TTL: undefined })],
-    ['another encoding', 400, () => ({ 'Content-Encoding': 'gzip' })],
-  ])('rejects %s with %i', async (_, status, headers) => {
+  test.each<[string, number, string, () => Headers]>([
+    ['no VAPID', 401, 'authorization', () => ({ Authorization: undefined })],
+    ['another audience', 403, 'authorization', () => createVapidHeaders(OTHER_ORIGIN, 3_600)],
+    ['an expiry that is past', 403, 'authorization', () => createVapidHeaders(origin(), -10)],
+    ['a signature with another key', 403, 'authorization', createTamperedHeaders],
+    ['a payload over 4,096 bytes', 413, 'body', () => ({})],
+    ['an unknown urgency', 400, 'urgency', () => ({ Urgency: 'soon' })],
+    ['a long topic', 400, 'topic', () => ({ Topic: 'x'.repeat(33) })],
+    ['a topic of other characters', 400, 'topic', () => ({ Topic: 'a b' })],
+    ['no TTL', 400, 'ttl', () => ({ TTL: undefined })],
+    ['another encoding', 400, 'content-encoding', () => ({ 'Content-Encoding': 'gzip' })],
+  ])('rejects %s with %i, and names %s in its log', async (_, status, part, headers) => {
     const payload = status === 413 ? 'x'.repeat(4_000) : '{}';
     expect(await send(await createBrowser(), payload, headers())).toBe(status);
+    const [entry] = await sandbox.received();
+    expect(entry).toMatchObject({ status, detail: expect.stringMatching(`^${part}: `) });
   });
 
   function createTamperedHeaders(): Headers {

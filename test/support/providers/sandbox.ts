@@ -10,6 +10,8 @@ export interface Received {
   /** Our push's id. */
   push: string | null;
   status: number | null;
+  /** The header or field that the provider refuses. */
+  detail?: string;
   headers: Record<string, string>;
   payload: Record<string, unknown> | null;
   acked?: number;

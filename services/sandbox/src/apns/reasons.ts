@@ -44,6 +44,30 @@ const STATUSES = {
 } as const;
 export type Reason = keyof typeof STATUSES;
 
+/** The part of a request that a reason refers to, and what it must be. Apple's responses have the reason alone. */
+const REFUSED_PARTS: Partial<Record<Reason, string>> = {
+  BadPath: ':path must be /3/device/ and a device token',
+  MethodNotAllowed: ':method must be POST',
+  MissingDeviceToken: ':path has no device token',
+  BadDeviceToken: ':path must end with a device token, 32 to 100 bytes in hexadecimal',
+  MissingTopic: 'apns-topic is missing, and no client certificate implies it',
+  BadTopic: 'apns-topic is no bundle id',
+  TopicDisallowed: 'apns-topic does not end as apns-push-type needs it',
+  DeviceTokenNotForTopic: 'apns-topic is not the one of the device token in :path',
+  MissingPushType: 'apns-push-type is missing',
+  InvalidPushType: 'apns-push-type is missing, unknown, or not what payload.aps does',
+  BadPriority: 'apns-priority must be 10, 5 or 1; 5 or 1 if apns-push-type is background',
+  BadExpirationDate: 'apns-expiration must be a Unix time in seconds',
+  BadMessageId: 'apns-id must be a UUID',
+  BadCollapseId: 'apns-collapse-id is over 64 bytes',
+  PayloadTooLarge: 'payload is over 4,096 bytes, or 5,120 if apns-push-type is voip',
+  PayloadEmpty: 'payload must be a JSON object',
+  MissingProviderToken: 'authorization is missing, and there is no client certificate',
+  InvalidProviderToken: 'authorization has another key id, team id or signature',
+  ExpiredProviderToken: 'authorization is over an hour old',
+  BadCertificate: 'the client certificate is not accepted',
+};
+
 /**
  * Creates an error response.
  *
@@ -53,6 +77,11 @@ export function createApnsError(reason: Reason, timestampMs?: number): ProviderR
   const status = STATUSES[reason];
   const since = status === 410 ? { timestamp: timestampMs ?? Date.now() } : {};
   return createJsonResponse(status, { reason, ...since });
+}
+
+/** Describes what a reason refers to, for the request log: the reason, the header or part, and what it must be. */
+export function describeReason(reason: Reason): string {
+  return [reason, REFUSED_PARTS[reason]].filter((text) => text !== undefined).join(': ');
 }
 
 /** Finds a response by its reason; `Success` is status 200. */

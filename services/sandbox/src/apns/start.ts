@@ -11,7 +11,7 @@ import type { ProviderContext } from '../transport/provider-context.ts';
 import { readBody } from '../transport/read-body.ts';
 import { createTlsServer, type TcpAddress, type TlsServer } from '../transport/tls-server.ts';
 import { createProviderTokenVerifier, type ProviderTokenVerifier } from './provider-token.ts';
-import { createApnsError, findCannedApnsResponse, type Reason } from './reasons.ts';
+import { createApnsError, describeReason, findCannedApnsResponse, type Reason } from './reasons.ts';
 import { findRejectionReason, parseDeviceToken } from './validate-notification.ts';
 
 const CHANNEL = 'apns';
@@ -130,7 +130,7 @@ function createResponse(reason: Reason | undefined, id = randomUUID() as string)
   }
   const response = createApnsError(reason);
   response.headers['apns-id'] = id;
-  return response;
+  return { ...response, detail: describeReason(reason) };
 }
 
 /** Reads the Apple environment from the authority; undefined when it is not one of Apple's host names. */

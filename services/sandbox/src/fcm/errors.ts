@@ -1,4 +1,5 @@
 import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
+import { BAD_TOKEN } from './message-schema.ts';
 
 /** Google's status codes with their HTTP status (google.rpc.Code). */
 const HTTP_STATUSES = {
@@ -27,7 +28,7 @@ const ERROR_SPECS: Record<string, ErrorSpec> = {
   },
   INVALID_ARGUMENT: {
     status: 'INVALID_ARGUMENT',
-    message: 'The registration token is not a valid FCM registration token',
+    message: BAD_TOKEN,
     hasFcmCode: true,
   },
   SENDER_ID_MISMATCH: {
@@ -81,10 +82,12 @@ export function createFcmError(name: string): ProviderResponse {
 /** Creates the error for one invalid field of a message. */
 export function createFieldError(field: string, description: string): ProviderResponse {
   const fieldViolations = [{ field, description }];
-  return createGoogleError('INVALID_ARGUMENT', description, [
+  const response = createGoogleError('INVALID_ARGUMENT', description, [
     { '@type': FCM_ERROR_TYPE, errorCode: 'INVALID_ARGUMENT' },
     { '@type': BAD_REQUEST_TYPE, fieldViolations },
   ]);
+  response.detail = description.includes(`'${field}'`) ? description : `${field}: ${description}`;
+  return response;
 }
 
 function createGoogleError(

@@ -144,7 +144,8 @@ function handleSendRequest(
     validate: () => {
       if (faultConfig.refuseCredential || !oauth.isValidAccessToken(authorization))
         return createUnauthenticatedResponse();
-      if (project !== account.project_id) return createFcmError('NOT_FOUND');
+      if (project !== account.project_id)
+        return { ...createFcmError('NOT_FOUND'), detail: `:path: there is no project ${project}` };
       return validateMessage(request, project);
     },
   });

@@ -1,62 +1,20 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
 import { isObject } from '../transport/jwt.ts';
 import { createFcmError, createFieldError } from './errors.ts';
+import { BAD_TOKEN, type Message, requestSchema } from './message-schema.ts';
 
 const MAX_DATA_BYTES = 4_096;
 const MAX_APNS_BYTES = 4_096;
-const MONTH_SECONDS = 2_419_200;
-const TOKEN = /^[\x21-\x7e]{1,4096}$/;
 /** Data keys that Google reserves (Firebase, "Message" of the HTTP v1 API). */
 const RESERVED_KEY = /^(from|message_type|google\..*|gcm\..*)$/;
-
-const durationSchema = z.string().regex(/^\d+(\.\d{1,9})?s$/, 'Illegal duration format');
-const androidSchema = z.strictObject({
-  collapse_key: z.string().optional(),
-  priority: z.enum(['NORMAL', 'HIGH', 'normal', 'high']).optional(),
-  ttl: durationSchema
-    .refine((text) => Number.parseFloat(text) <= MONTH_SECONDS, 'The TTL is over 4 weeks')
-    .optional(),
-  restricted_package_name: z.string().optional(),
-  data: z.record(z.string(), z.string()).optional(),
-  notification: z.looseObject({}).optional(),
-  fcm_options: z.looseObject({}).optional(),
-  direct_boot_ok: z.boolean().optional(),
-  bandwidth_constrained_ok: z.boolean().optional(),
-  restricted_satellite_ok: z.boolean().optional(),
-});
-const notificationSchema = z.strictObject({
-  title: z.string().optional(),
-  body: z.string().optional(),
-  image: z.string().optional(),
-});
-const apnsSchema = z.strictObject({
-  headers: z.record(z.string(), z.string()).optional(),
-  payload: z.custom<Record<string, unknown>>(isObject, 'expected an object').optional(),
-  fcm_options: z.looseObject({}).optional(),
-  live_activity_token: z.string().optional(),
-});
-const messageSchema = z.strictObject({
-  token: z.string().regex(TOKEN, 'The registration token is not a valid FCM registration token'),
-  data: z.record(z.string(), z.string()).optional(),
-  notification: notificationSchema.optional(),
-  android: androidSchema.optional(),
-  apns: apnsSchema.optional(),
-  webpush: z.looseObject({}).optional(),
-  fcm_options: z.looseObject({}).optional(),
-});
-const requestSchema = z.strictObject({
-  validate_only: z.boolean().optional(),
-  message: messageSchema,
-});
-type Message = z.infer<typeof messageSchema>;
 
 /** Validates a parsed message of the HTTP v1 API and creates FCM's response. */
 export function validateMessage(body: unknown, project: string): ProviderResponse {
   const parsed = requestSchema.safeParse(body);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    const field = issue?.path.join('.') ?? '';
+    const field = formatPath(issue?.path ?? []);
     return createFieldError(field, issue === undefined ? '' : describeIssue(issue, field));
   }
   const { message } = parsed.data;
@@ -66,25 +24,43 @@ export function validateMessage(body: unknown, project: string): ProviderRespons
   return createJsonResponse(200, { name: `projects/${project}/messages/${id}` });
 }
 
+/** Formats the path of a field as Google does: `message.android.notification.body_loc_args[0]`. */
+function formatPath(path: readonly PropertyKey[]): string {
+  const parts = path.map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`));
+  return parts.join('').slice(1);
+}
+
 /** Describes a field that is unknown or has the wrong type, as Google does. */
 function describeIssue(issue: z.core.$ZodIssue, field: string): string {
   if (issue.code === 'unrecognized_keys') {
     const place = field === '' ? '' : ` at '${field}'`;
     return `Invalid JSON payload received. Unknown name "${issue.keys[0]}"${place}: Cannot find field.`;
   }
-  if (issue.code === 'custom' || issue.code === 'invalid_type')
-    return `Invalid value at '${field}': ${issue.message}`;
-  return issue.message;
+  if (issue.message === BAD_TOKEN) return BAD_TOKEN;
+  return `Invalid value at '${field}': ${issue.message}`;
 }
 
 /** Name of an invalid field, and its error. */
 type Fault = [field: string, description: string];
 
-function findDataFault({ data = {}, notification }: Message): Fault | undefined {
+/** Checks `data`, and `android.data` and `android.notification`, which replace those of all platforms on Android. */
+function findDataFault({ data, notification, android = {} }: Message): Fault | undefined {
+  const shown = { ...notification, ...android.notification };
+  const shownBytes = Object.keys(shown).length === 0 ? 0 : byteLength(JSON.stringify(shown));
+  return (
+    findKeyFault('message.data', data) ??
+    findKeyFault('message.android.data', android.data) ??
+    findSizeFault(shownBytes + measureData(data)) ??
+    findSizeFault(shownBytes + measureData(android.data))
+  );
+}
+
+function findKeyFault(field: string, data: Message['data'] = {}): Fault | undefined {
   const reserved = Object.keys(data).find((key) => RESERVED_KEY.test(key));
-  if (reserved !== undefined) return ['message.data', `Invalid data payload key: ${reserved}`];
-  const bytes =
-    measureData(data) + (notification === undefined ? 0 : byteLength(JSON.stringify(notification)));
+  return reserved === undefined ? undefined : [field, `Invalid data payload key: ${reserved}`];
+}
+
+function findSizeFault(bytes: number): Fault | undefined {
   return bytes > MAX_DATA_BYTES ? ['message', 'Android message is too big'] : undefined;
 }
 
@@ -118,12 +94,13 @@ export function readPushId(message: Record<string, unknown> | undefined): string
 /** Creates the response for a missing or expired access token. */
 export function createUnauthenticatedResponse(): ProviderResponse {
   const response = createFcmError('UNAUTHENTICATED');
+  response.detail = 'authorization: no valid access token';
   response.headers['www-authenticate'] =
     'Bearer realm="https://accounts.google.com/", error="invalid_token"';
   return response;
 }
 
-function measureData(data: Record<string, string>): number {
+function measureData(data: Message['data'] = {}): number {
   return Object.entries(data).reduce(
     (sum, [key, value]) => sum + byteLength(key) + byteLength(value),
     0,

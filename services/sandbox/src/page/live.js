@@ -18,8 +18,24 @@ function element(name, className, text) {
   return made;
 }
 
+/** Parses JSON whose numbers keep their text, as the payload has them; older browsers round large ones. */
+function parseExact(text) {
+  return JSON.parse(text, (_key, value, context) =>
+    typeof value === 'number' && JSON.rawJSON !== undefined && String(value) !== context.source
+      ? JSON.rawJSON(context.source)
+      : value,
+  );
+}
+
+/** Formats a request as the provider got it: its address, its headers, its payload. */
+function formatRequest({ to, environment, headers, payload }) {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  if (environment !== undefined) lines.unshift(`environment: ${environment}`);
+  return [to, ...lines, '', JSON.stringify(payload, null, 2)].join('\n');
+}
+
 function show(entry) {
-  const { n, at, channel, to, push, status, headers, payload, acked } = entry;
+  const { n, at, channel, to, push, status, detail, acked } = entry;
   const item = document.createElement('li');
   item.dataset.n = n;
   item.dataset.channel = channel;
@@ -34,8 +50,12 @@ function show(entry) {
     element('span', 'acked', ACKS[acked] ?? ''),
     element('time', '', new Date(at).toLocaleTimeString()),
   );
-  const more = JSON.stringify({ push, to, headers, payload }, null, 2);
-  details.append(summary, element('pre', '', more));
+  details.append(summary);
+  if (detail !== undefined) details.append(element('p', 'detail', detail));
+  details.append(
+    element('pre', '', formatRequest(entry)),
+    element('p', '', `Push: ${push ?? '-'}`),
+  );
   item.append(details);
   list.prepend(item);
   while (list.children.length > SHOWN) list.lastElementChild.remove();
@@ -68,7 +88,9 @@ for (const button of document.querySelectorAll('button[data-filter]')) {
 }
 
 const { last } = await (await fetch('/received?limit=0')).json();
-const { received } = await (await fetch(`/received?after=${Math.max(0, last - SHOWN)}`)).json();
+const { received } = parseExact(
+  await (await fetch(`/received?after=${Math.max(0, last - SHOWN)}`)).text(),
+);
 for (const entry of received) show(entry);
 
 const events = new EventSource('/watch');
@@ -80,7 +102,7 @@ events.onerror = () => {
   state.textContent = 'not connected to the sandbox …';
   state.className = '';
 };
-events.onmessage = ({ data }) => show(JSON.parse(data));
+events.onmessage = ({ data }) => show(parseExact(data));
 events.addEventListener('acked', ({ data }) => {
   const { n, acked } = JSON.parse(data);
   const item = list.querySelector(`[data-n="${n}"] .acked`);

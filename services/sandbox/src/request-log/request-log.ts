@@ -12,6 +12,8 @@ export interface LoggedRequest {
   push: string | null;
   /** The response status; null means no response. */
   status: number | null;
+  /** The header or field that the provider refuses, and why: its response may not name it. */
+  detail?: string | undefined;
   headers: Record<string, string>;
   /** The payload as JSON text; null when it is not JSON or can't be decrypted. */
   payload: string | null;

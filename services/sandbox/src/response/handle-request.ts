@@ -18,7 +18,7 @@ export interface ProviderRequest {
   /** The token that selects a script. */
   token: string;
   /** Fields for the request log. */
-  logFields: Omit<LoggedRequest, 'channel' | 'status'>;
+  logFields: Omit<LoggedRequest, 'channel' | 'status' | 'detail'>;
   exchange: Exchange;
   /** Validates the request as the provider does; not called when a script gives the response. */
   validate(): ProviderResponse;
@@ -75,6 +75,7 @@ export function createRequestHandler({
       to,
       push,
       status,
+      detail: outcome.detail,
       headers,
       payload,
       ...(environment !== undefined && { environment }),

@@ -3,6 +3,8 @@ export interface ProviderResponse {
   status: number;
   headers: Record<string, string>;
   body: string;
+  /** The header or field that is refused, for the request log; clients don't get it. */
+  detail?: string | undefined;
 }
 
 /** Creates a response with a JSON body. */

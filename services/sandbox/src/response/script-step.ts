@@ -74,6 +74,7 @@ export function resolveOutcome(
     status: step.status ?? response.status,
     headers: { ...response.headers, ...step.headers },
     body: body ?? response.body,
+    detail: response.detail,
     fault: step.do,
     delayMs: step.delayMs ?? 0,
   };

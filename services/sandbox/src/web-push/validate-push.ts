@@ -23,17 +23,23 @@ export interface WebPushRequest {
   location: string;
 }
 
-/** Creates an error response with a reason text, as push services send it. */
-export function createErrorResponse(status: number, reason: string): ProviderResponse {
-  return createJsonResponse(status, { code: status, reason });
+/** Creates an error response with a reason text, as push services send it. @param part of the request that is refused */
+export function createErrorResponse(
+  status: number,
+  reason: string,
+  part?: string,
+): ProviderResponse {
+  const response = createJsonResponse(status, { code: status, reason });
+  return part === undefined ? response : { ...response, detail: `${part}: ${reason}` };
 }
 
 /** Validates a push request and creates the response (RFC 8030, 5 and 8; RFC 8292, 4). */
 export function validatePush(push: WebPushRequest): ProviderResponse {
-  if (push.method !== 'POST') return createErrorResponse(405, 'A push is a POST.');
+  if (push.method !== 'POST') return createErrorResponse(405, 'A push is a POST.', 'method');
   if (push.receiver === undefined)
-    return createErrorResponse(404, 'There is no such subscription.');
-  if (push.receiver === 'gone') return createErrorResponse(410, 'The subscription has ended.');
+    return createErrorResponse(404, 'There is no such subscription.', 'endpoint');
+  if (push.receiver === 'gone')
+    return createErrorResponse(410, 'The subscription has ended.', 'endpoint');
   return (
     validateSender(push) ??
     validateHeaders(push.headers) ??
@@ -43,12 +49,16 @@ export function validatePush(push: WebPushRequest): ProviderResponse {
 }
 
 function validateSender({ vapidError }: WebPushRequest): ProviderResponse | undefined {
+  const part = 'authorization';
   if (vapidError === undefined) return undefined;
-  if (vapidError === 'key-mismatch') return createErrorResponse(403, KEY_MISMATCH_REASON);
-  // As Apple answers.
-  if (vapidError === 'bad-contact') return createJsonResponse(403, { reason: 'BadJwtToken' });
-  if (vapidError === 'invalid') return createErrorResponse(403, 'The VAPID key is wrong.');
-  const response = createErrorResponse(401, 'The VAPID key is missing.');
+  if (vapidError === 'key-mismatch') return createErrorResponse(403, KEY_MISMATCH_REASON, part);
+  if (vapidError === 'bad-contact') {
+    // As Apple answers.
+    const response = createJsonResponse(403, { reason: 'BadJwtToken' });
+    return { ...response, detail: `${part}: Apple takes no such contact (sub).` };
+  }
+  if (vapidError === 'invalid') return createErrorResponse(403, 'The VAPID key is wrong.', part);
+  const response = createErrorResponse(401, 'The VAPID key is missing.', part);
   response.headers['www-authenticate'] = 'vapid';
   return response;
 }
@@ -59,20 +69,22 @@ function validateHeaders({
   urgency,
 }: IncomingHttpHeaders): ProviderResponse | undefined {
   if (typeof ttl !== 'string' || !/^\d{1,10}$/.test(ttl))
-    return createErrorResponse(400, 'TTL is needed.');
+    return createErrorResponse(400, 'TTL is needed.', 'ttl');
   if (topic !== undefined && !(typeof topic === 'string' && TOPIC.test(topic))) {
-    return createErrorResponse(400, 'Topic must be at most 32 characters of base64url.');
+    const reason = 'Topic must be at most 32 characters of base64url.';
+    return createErrorResponse(400, reason, 'topic');
   }
   if (!URGENCIES.includes(urgency?.toString()))
-    return createErrorResponse(400, 'Urgency has no such value.');
+    return createErrorResponse(400, 'Urgency has no such value.', 'urgency');
   return undefined;
 }
 
 function validateBody({ headers, body }: WebPushRequest): ProviderResponse | undefined {
   if (body.length > MAX_BODY_BYTES)
-    return createErrorResponse(413, 'The message is over 4,096 bytes.');
+    return createErrorResponse(413, 'The message is over 4,096 bytes.', 'body');
   if (body.length > 0 && headers['content-encoding'] !== 'aes128gcm') {
-    return createErrorResponse(400, 'Content-Encoding must be aes128gcm.');
+    const reason = 'Content-Encoding must be aes128gcm.';
+    return createErrorResponse(400, reason, 'content-encoding');
   }
   return undefined;
 }
