@@ -84,7 +84,7 @@ async function allowDataString({ tenant, set, push, pushUntil }: App): Promise<v
   expect(text).toContain('"payload":{"n":12345678901234567890,"a":[1.0]}');
   const warned = await pushUntil({ data: '{"\\u0061ps":{}}' }, ACCEPTED);
   expect(warned.json.info).toMatchObject({
-    warnings: ['data.aps: replaced by ours for iOS devices'],
+    warnings: ['data.aps: replaced by ours for iOS devices; use apns.payload'],
   });
   for (const data of ['Hello', '[1]', '"x"', 'null', '{"a":']) {
     // A process that does not allow texts yet gives another reason.

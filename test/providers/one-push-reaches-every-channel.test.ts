@@ -101,7 +101,7 @@ test('a push that only wakes the app is sent as one over each channel, and our f
     devices: 3,
     failed: [],
     warnings: [
-      'data.aps: replaced by ours for iOS devices',
+      'data.aps: replaced by ours for iOS devices; use apns.payload',
       'data._pushyId: replaced by ours for iOS devices and browsers',
     ],
   });
