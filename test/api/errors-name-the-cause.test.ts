@@ -151,14 +151,12 @@ test.each<[fields: object, text: string]>([
     'fcm.data.count" must be a string: FCM has no other values in data.',
   ],
   [{ fcm: { data: { 'google.x': '1' } } }, 'fcm.data.google.x" has a name of FCM itself.'],
-  [
-    { fcm: { android: { data: { from: 'x' } } } },
-    'fcm.android.data.from" has a name of FCM itself.',
-  ],
+  [{ fcm: { android: { data: { a: 'x' } } } }, 'fcm.android.data" can\'t be set: use fcm.data.'],
   [
     { fcm: { apns: { live_activity_token: 'x' } } },
     'live_activity_token" can\'t be set: it follows from the device.',
   ],
+  [{ fcm: { data: null } }, 'fcm.data" must be an object.'],
   [{ web_push: { headers: { ttl: '1' } } }, 'web_push.headers.ttl" can\'t be set.'],
   [{ web_push: { headers: { urgency: 'now' } } }, 'urgency" must be very-low, low, normal, high.'],
   [{ priority: 10 }, 'priority" must be high or normal.'],

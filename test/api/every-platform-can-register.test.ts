@@ -231,6 +231,23 @@ describe('an iOS device', () => {
     expect(await kindAfter(appleAddress())).toBeUndefined();
   });
 
+  test.each(['liveactivity', 'voip'] as const)(
+    'is not replaced by its own token of the kind %s, though it proves to be the device',
+    async (pushKind) => {
+      const deviceId = randomBytes(20).toString('hex');
+      const phone = await register(ios({ deviceId }));
+      const other = () => register({ ...ios({ pushKind, deviceId, expires_in: WEEK }), ...phone });
+      const [first, second] = [await other(), await other()];
+      expect(phone.token).not.toBe(first.token);
+      // A phone has any number of Live Activities at once, and one token for its calls.
+      expect(second.token === first.token).toBe(pushKind === 'voip');
+      expect(await read(first)).toMatchObject({ push_kind: pushKind });
+      const shown = await read(phone);
+      expect([shown.push_kind, shown.expires]).toEqual([undefined, undefined]);
+      expect((await register(ios({ deviceId }))).token).toBe(phone.token);
+    },
+  );
+
   test('keeps its end when it registers again, unless it names another', async () => {
     const fields = live();
     const device = await register(fields);

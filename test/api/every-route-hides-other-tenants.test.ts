@@ -21,7 +21,7 @@ type Kind = 'device' | 'auth' | 'push' | 'webhook' | 'topic' | 'cursor' | 'nothi
 
 /** `appId` is in every installed app: a client that knows it may register devices. */
 const NOTHING = `
-  appId app platform sdk deviceId fcmToken pushToken pushEnvironment pushBundle subscription url events
+  appId app platform sdk deviceId fcmToken pushToken pushEnvironment pushBundle pushKind expires_in subscription url events
   from state outcome format data time_to_live content_available mutable_content notification
   schedule collapse_key priority apns fcm web_push Idempotency-Key`
   .trim()

@@ -44,7 +44,7 @@ async function sendToAll(fields: object): Promise<Sent> {
 }
 
 /** Returns what one of the devices' providers got of a push: its headers and its payload. */
-async function receivedFor({ id }: Sent, device: keyof typeof devices) {
+async function receivedFor({ id }: Pick<Sent, 'id'>, device: keyof typeof devices) {
   const received = await fixture.sandbox.received(id);
   const [one, ...others] = received.filter(({ to }) => to === devices[device].address);
   expect([one?.status, others]).toEqual([device === 'browser' ? 201 : 200, []]);
@@ -217,6 +217,11 @@ test.each<[what: string, fields: object, expected: object]>([
 test.each<[what: string, fields: object, failed: (keyof typeof devices)[]]>([
   ['APNs', { apns: { payload: { text: 'x'.repeat(4_097) } } }, ['iPhone', 'iPhone by FCM']],
   ['FCM', { fcm: { data: { text: 'x'.repeat(4_097) } } }, ['Android', 'iPhone by FCM']],
+  [
+    'a notification of FCM',
+    { fcm: { android: { notification: { ticker: 'x'.repeat(4_097) } } } },
+    ['Android', 'iPhone by FCM'],
+  ],
   ['Web Push', { web_push: { payload: { text: 'x'.repeat(4_097) } } }, ['browser']],
 ])('fields too large for %s end its recipients alone', async (_what, fields, failed) => {
   const push = await sendToAll(fields);
@@ -235,9 +240,8 @@ test('a refusal of a field by the provider ends that recipient alone', async () 
   await untilOutcomeCounts(fixture.store, await sendToAll({}), { sent: 4 });
 });
 
-test('large numbers arrive as they were sent', async () => {
-  const text = '{"score":12345678901234567890,"ratio":1.0}';
-  const fields = `"apns":{"payload":${text}},"web_push":{"payload":${text}}`;
+/** Sends a push to all devices whose fields are this JSON text. */
+async function sendText(fields: string): Promise<{ id: string }> {
   const to = JSON.stringify(Object.values(devices).map(({ token }) => token));
   const { api, apiKey } = tenant.dev;
   const response = await fetch(new URL(`/push?api_key=${apiKey}`, api), {
@@ -245,8 +249,50 @@ test('large numbers arrive as they were sent', async () => {
     headers: { 'content-type': 'application/json' },
     body: `{"to":${to},"data":{"big":98765432109876543210},${fields}}`,
   });
-  const { id } = (await response.json()) as { id: string };
-  await untilOutcomeCounts(fixture.store, { id }, { sent: 4 });
+  return (await response.json()) as { id: string };
+}
+
+test.each(['1790000000', '1790000000.0', '1.79e9', '"1790000000"'])(
+  'headers that are written as %s are texts for each provider',
+  async (time) => {
+    const headers = `{"headers":{"apns-expiration":${time},"apns-collapse-id":1e3}}`;
+    const topic = '"web_push":{"headers":{"topic":1e5}}';
+    const push = await sendText(`"apns":${headers},"fcm":{"apns":${headers}},${topic}`);
+    await untilOutcomeCounts(fixture.store, push, { sent: 4 });
+    const expected = { 'apns-expiration': '1790000000', 'apns-collapse-id': '1000' };
+    expect(await receivedFor(push, 'iPhone')).toMatchObject(expected);
+    expect(await receivedFor(push, 'iPhone by FCM')).toMatchObject({ apns: { headers: expected } });
+    expect(await receivedFor(push, 'browser')).toMatchObject({ topic: '100000' });
+  },
+);
+
+test.each<
+  [what: string, fields: Record<string, unknown>, type: string, priority: string, android: string]
+>([
+  [
+    'an alert of its own is shown at once',
+    { content_available: true, ...aps({ alert: 'Hi' }), fcm: { notification: { title: 'T' } } },
+    ...(['alert', '10', 'high'] as const),
+  ],
+  ['only wakes the app', aps({ 'content-available': 1 }), 'background', '5', 'high'],
+])('a push that by its fields %s has the priority of that', async (_what, fields, ...expected) => {
+  const [type, priority, onAndroid] = expected;
+  const push = await send(
+    tenant,
+    Object.values(devices).map(({ token }) => token),
+    fields,
+  );
+  await untilOutcomeCounts(fixture.store, push, { sent: 4 });
+  const headers = { 'apns-push-type': type, 'apns-priority': priority };
+  for (const device of IOS)
+    expect(await receivedFor(push, device)).toMatchObject(expectedOf(device, headers));
+  expect(await receivedFor(push, 'Android')).toMatchObject({ android: { priority: onAndroid } });
+});
+
+test('large numbers arrive as they were sent', async () => {
+  const text = '{"score":12345678901234567890,"ratio":1.0}';
+  const push = await sendText(`"apns":{"payload":${text}},"web_push":{"payload":${text}}`);
+  await untilOutcomeCounts(fixture.store, push, { sent: 4 });
   const log = await fixture.sandbox.readLog('apns');
   expect(log).toContain('"big":98765432109876543210');
   expect(log).toContain('"score":12345678901234567890,"ratio":1.0');

@@ -51,7 +51,7 @@ export const PROVIDER_FIELD_SCHEMAS = {
       fcm_options: orNull(open('`ApnsFcmOptions`: `analytics_label`, `image`.')),
     }),
     notification: orNull(open('Shown by the system: `title`, `body`, `image`.')),
-    data: orNull(open('Further keys of the data.', STRING_OR_NULL)),
+    data: open('Further keys of the data.', STRING_OR_NULL),
     fcm_options: orNull(open('`FcmOptions`: `analytics_label`.')),
   }),
   web_push: closed({

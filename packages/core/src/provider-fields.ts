@@ -8,15 +8,19 @@ export type ProviderTexts = Partial<Record<ProviderField, string>>;
 
 type JsonObject = Record<string, unknown>;
 
-/** Parsed fields of a push. A header that is null is not sent. */
+/** Headers of a request, by name. One that is null is not sent. */
+type HeaderPatch = Record<string, string | null>;
+
+/** Parsed fields of a push. */
 export interface ProviderPatches {
-  apns?: { headers?: Record<string, string | number | null>; payload?: JsonObject };
+  apns?: { headers?: HeaderPatch; payload?: JsonObject };
   fcm?: JsonObject & {
-    data?: JsonObject | null;
+    android?: (JsonObject & { notification?: JsonObject | null }) | null;
+    data?: JsonObject;
     notification?: JsonObject | null;
-    apns?: { payload?: JsonObject };
+    apns?: { headers?: HeaderPatch; payload?: JsonObject };
   };
-  web_push?: { headers?: Record<string, string | null>; payload?: JsonObject };
+  web_push?: { headers?: HeaderPatch; payload?: JsonObject };
 }
 
 /** Parses the fields of a push that was accepted. */
@@ -25,7 +29,18 @@ export function parseProviderTexts(texts: ProviderTexts): ProviderPatches {
     const text = texts[name];
     return text === undefined ? [] : [[name, parseExactJson(text)]];
   });
-  return Object.fromEntries(present) as ProviderPatches;
+  const patches = Object.fromEntries(present) as ProviderPatches;
+  for (const part of [patches.apns, patches.fcm?.apns, patches.web_push])
+    if (part?.headers !== undefined) part.headers = toTexts(part.headers);
+  return patches;
+}
+
+/** Converts the numbers among headers to texts: `1.79e9` is 1790000000. */
+function toTexts(headers: Record<string, unknown>): HeaderPatch {
+  const values = JSON.parse(JSON.stringify(headers)) as Record<string, string | number | null>;
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, value === null ? null : String(value)]),
+  );
 }
 
 /** A part of a request that can't be accepted; `problem` continues the sentence. */
@@ -117,10 +132,10 @@ const apnsHeaders = fieldsOf(
   { 'apns-topic': FOLLOWS_FROM_DEVICE, 'apns-id': "can't be set: it is Carillon's" },
 );
 
+/** Checks `android` of FCM, whose `data` would replace the data that Android devices get. */
 const android: Check = (value, path) => {
-  const fault = anyObject(value, path);
-  const own = isObject(value) && Object.hasOwn(value, 'data') ? value.data : undefined;
-  return fault ?? (own === undefined ? undefined : orNull(data)(own, `${path}.data`));
+  if (!isObject(value) || !Object.hasOwn(value, 'data')) return anyObject(value, path);
+  return { path: `${path}.data`, problem: "can't be set: use fcm.data" };
 };
 
 const RECIPIENT = "can't be set: recipients are in to";
@@ -128,7 +143,7 @@ const CHECKS: Readonly<Record<ProviderField, Check>> = {
   apns: fieldsOf({ headers: apnsHeaders, payload }),
   fcm: fieldsOf(
     {
-      ...{ android: orNull(android), notification: orNull(anyObject), data: orNull(data) },
+      ...{ android: orNull(android), notification: orNull(anyObject), data },
       apns: fieldsOf(
         { headers: apnsHeaders, payload, fcm_options: orNull(anyObject) },
         { live_activity_token: FOLLOWS_FROM_DEVICE },

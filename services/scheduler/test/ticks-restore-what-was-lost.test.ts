@@ -235,8 +235,13 @@ describe('cleaning', () => {
     };
     const lives = await register(86_400);
     for (let n = 0; n < ENDED; n += 1) await register(-1 - n);
-    expect(await clean()).toMatchObject({ expired: ENDED, cleared: ENDED });
-    expect(await clean()).toMatchObject({ expired: 0, cleared: 0 });
+    // A tick has little time for it.
+    const counts = { expired: 0, cleared: 0 };
+    for (let tick = await clean(); tick.expired > 0; tick = await clean()) {
+      counts.expired += tick.expired;
+      counts.cleared += tick.cleared;
+    }
+    expect(counts).toEqual({ expired: ENDED, cleared: ENDED });
     const devices = db.collection('devices');
     const reported = { deletedAt: { $exists: true }, leaving: { $exists: false }, expiresAt: null };
     const events = { 'notify.w': 'hook', 'notify.events': { $exists: true } };

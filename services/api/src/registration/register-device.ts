@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import type { ProviderAddress } from '@carillon/core/channels';
+import type { PushKind } from '@carillon/core/channels/apns';
 import { createDeviceAuth, type DeviceAuthKeys } from '@carillon/core/device-auth';
 import { invalidParameter, validate } from '@carillon/core/validate';
 import { type AllowedPushHosts, parsePushEndpoint } from '@carillon/core/web-push-endpoint';
@@ -8,6 +9,7 @@ import { resultWithin } from '@carillon/core/with-timeout';
 import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { ClearDevices } from '@carillon/store/delete-device';
 import { DeletedDeviceError } from '@carillon/store/device-registration';
+import { pushKindOf } from '@carillon/store/device-ways';
 import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { RateLimits } from '../http/rate-limits.ts';
@@ -54,8 +56,7 @@ export async function registerDevice(
   if (app.registrationClosed === true) throw new ApiError('REGISTRATION_CLOSED');
   // Before the proofs: a guess of a device id costs as much as a registration.
   await context.rateLimits.countRegistration(address, app);
-  const { deviceId } = request;
-  const deviceIdHash = deviceId === undefined ? undefined : hashDeviceId(app._id, deviceId);
+  const deviceIdHash = hashDeviceId(app._id, request);
   const expiresInSeconds = request.platform === 'ios' ? request.expires_in : undefined;
   const options = { usesFcm: await canUseFcm(store, app), deviceIdHash, expiresInSeconds };
   const known = await findKnownDevice(store, context, app._id, request, deviceIdHash);
@@ -87,8 +88,21 @@ export async function clearReplaced(
 }
 
 /** Hashes an installation's own id: different in each app. */
-function hashDeviceId(app: string, deviceId: string): string {
-  return createHash('sha256').update(`${app}:${deviceId}`).digest('hex');
+function hashDeviceId(app: string, request: RegisterRequest): string | undefined {
+  const { deviceId } = request;
+  const kind = requestedKind(request);
+  // An installation has any number of Live Activities at once: each is a device of its own.
+  if (deviceId === undefined || kind === 'liveactivity') return undefined;
+  const hash = sha256(`${app}:${deviceId}`);
+  return kind === undefined ? hash : sha256(`${hash}:${kind}`);
+}
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
+
+/** Returns the kind of the token that an installation registers; undefined for `alert`. */
+function requestedKind(request: RegisterRequest): PushKind | undefined {
+  if (request.platform !== 'ios' || request.pushKind === 'alert') return undefined;
+  return request.pushKind;
 }
 
 /**
@@ -101,17 +115,31 @@ async function findKnownDevice(
   store: Pick<Store, 'devices'>,
   context: DeviceAuthContext,
   app: string,
-  { token, auth, platform }: RegisterRequest,
+  request: RegisterRequest,
   deviceIdHash: string | undefined,
 ): Promise<string | undefined> {
+  const { token, auth, platform } = request;
   if (token !== undefined && auth !== undefined) {
     const device = await authenticateInstallation(store, context, token, auth).catch(
       ignoreRejection,
     );
-    if (device?.app === app && device.platform === platform) return token;
+    const isSame = device?.app === app && device.platform === platform;
+    // The phone's own credentials prove no device for its calls or its Live Activities: they would replace the phone.
+    if (isSame && (await hasKind(store, token, request))) return token;
   }
   if (deviceIdHash === undefined) return undefined;
   return store.devices.findByDeviceId(app, platform, deviceIdHash);
+}
+
+/** Checks whether a device is for the same kind of notifications as the token that an installation registers. */
+async function hasKind(
+  { devices }: Pick<Store, 'devices'>,
+  token: string,
+  request: RegisterRequest,
+): Promise<boolean> {
+  if (request.platform !== 'ios') return true;
+  const device = await devices.find(token);
+  return device !== undefined && pushKindOf(device) === requestedKind(request);
 }
 
 function ignoreRejection(error: unknown): undefined {

@@ -79,6 +79,8 @@ interface Run {
   /** The provider has deferred a recipient. */
   hasDeferred: boolean;
   progress: Progress;
+  /** Lets another large batch begin; a second call does nothing. Undefined for a small one. */
+  releaseBulkhead: (() => void) | undefined;
 }
 
 /**
@@ -155,6 +157,7 @@ async function deliverWithClients(
     movers: new Map(),
     hasDeferred: false,
     progress,
+    releaseBulkhead,
   };
   const pendingBefore = delivery.pending.size;
   const flagGone = () => resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
@@ -199,7 +202,7 @@ async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
     run.waitMs = Number.POSITIVE_INFINITY;
     run.movers.clear();
     const recipients = await findRecipients(run, clients);
-    const maySend = await sendRound(run, recipients);
+    const maySend = await sendToKnownFirst(run, recipients);
     if (run.delivery.pending.size === 0 || round === MAX_INLINE_ROUNDS) return maySend;
     // The lease may have ended while requests waited for their turn: the next round renews it, or ends here.
     if (!maySend) continue;
@@ -264,6 +267,21 @@ function isDue(run: Run, position: number): boolean {
   if (waitMs <= 0) return true;
   run.waitMs = Math.min(run.waitMs, waitMs);
   return false;
+}
+
+/**
+ * Sends once to each recipient. Servers that devices have chosen may never respond: they delay neither the others of the batch
+ * nor further large batches.
+ */
+async function sendToKnownFirst(run: Run, recipients: readonly Recipient[]): Promise<boolean> {
+  const known = recipients.filter(({ upstream }) => upstream.isKnown);
+  const maySend = await sendRound(run, known);
+  if (!maySend || known.length === recipients.length) return maySend;
+  run.releaseBulkhead?.();
+  return sendRound(
+    run,
+    recipients.filter(({ upstream }) => !upstream.isKnown),
+  );
 }
 
 /**

@@ -197,6 +197,8 @@ export interface Upstream {
   /** Requests in flight: one while the circuit is open, then one more with each answer. */
   window: AdjustableSemaphore;
   circuit: Circuit;
+  /** Its server is of a provider or the operator; others may have been chosen by a device. */
+  isKnown: boolean;
 }
 
 /** A credential in use: its client and its upstreams. */
@@ -266,12 +268,14 @@ function openCredential(
     client,
     upstreamOf(address) {
       const key = client.upstreamKeyOf(address);
-      const cache = client.isKnown?.(address) === false ? unknownUpstreams : upstreams;
+      const isKnown = client.isKnown?.(address) ?? true;
+      const cache = isKnown ? upstreams : unknownUpstreams;
       const existing = cache.get(key);
       if (existing !== undefined) return existing;
       const upstream = {
         window: createSemaphore(channel.window),
         circuit: createCircuit(() => performance.now(), Math.random),
+        isKnown,
       };
       cache.set(key, upstream);
       return upstream;

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { PushKind } from '@carillon/core/channels/apns';
 import { pushStartMs } from '@carillon/core/ids';
-import { mergeJsonText } from '@carillon/core/json-merge';
+import { mergeJsonText, mergePatch } from '@carillon/core/json-merge';
 import { appendJsonFields } from '@carillon/core/json-object';
 import type { ProviderPatches } from '@carillon/core/provider-fields';
 import { isWakeOnly } from '@carillon/core/push-options';
@@ -66,19 +66,29 @@ export function encodeApns(
   { nowMs, kind = 'alert', emptyAps = {} }: ApnsTarget,
 ): ApnsMessage {
   const { apns: patch = {} } = push.patches ?? {};
-  const isBackground = kind === 'alert' && isWakeOnly(push.options);
-  const fields = createAps(push, kind, isBackground);
+  const wakesOnly = kind === 'alert' && isWakeOnly(push.options);
+  const fields = createAps(push, kind, wakesOnly);
   const aps = Object.keys(fields).length === 0 ? emptyAps : fields;
   const body = mergeJsonText(
     appendJsonFields(push.data, { aps, _pushyId: push.id }),
     patch.payload,
   );
+  const merged = mergePatch(aps, patch.payload?.aps ?? {});
+  const isBackground = patch.payload === undefined ? wakesOnly : kind === 'alert' && wakes(merged);
   const maxBytes = kind === 'voip' ? MAX_VOIP_PAYLOAD_BYTES : MAX_PAYLOAD_BYTES;
   return {
     body,
     isTooLarge: Buffer.byteLength(body) > maxBytes,
     headers: mergeHeaders(createHeaders(push, nowMs, isBackground), patch.headers, kind),
   };
+}
+
+/** Checks whether `aps` wakes the app, and shows and plays nothing. */
+function wakes(aps: unknown): boolean {
+  const { alert, badge, sound, ...others } = aps as Record<string, unknown>;
+  const texts = typeof alert === 'object' ? Object.values(alert ?? {}) : [alert];
+  const isShown = badge !== undefined || [...texts, sound].some(Boolean);
+  return others['content-available'] === 1 && !isShown;
 }
 
 function createHeaders(push: ProviderPush, nowMs: number, isBackground: boolean): ApnsHeaders {
@@ -100,11 +110,8 @@ function mergeHeaders(
   patch: NonNullable<ProviderPatches['apns']>['headers'] = {},
   kind: PushKind,
 ): ApnsHeaders {
-  const merged = { ...made, ...patch };
-  const sent = Object.entries(merged).filter(([, value]) => value !== null);
-  const headers = Object.fromEntries(sent.map(([name, value]) => [name, String(value)]));
-  const type = headers['apns-push-type'] ?? made['apns-push-type'];
-  return { ...headers, 'apns-push-type': kind === 'alert' ? type : kind };
+  const merged = mergePatch(made, patch) as ApnsHeaders;
+  return kind === 'alert' ? merged : { ...merged, 'apns-push-type': kind };
 }
 
 function computeExpirySeconds(expiresAt: Date, nowMs: number): number {

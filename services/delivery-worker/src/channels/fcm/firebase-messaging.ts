@@ -1,5 +1,4 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { mergeJsonText } from '@carillon/core/json-merge';
 import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { type Credential, deleteApp, initializeApp } from 'firebase-admin/app';
 import { getMessaging } from 'firebase-admin/messaging';
@@ -31,13 +30,13 @@ export const FCM_ORIGIN = 'https://fcm.googleapis.com';
 interface HttpRequest {
   url: string;
   headers: Record<string, string>;
-  data: { message: { apns?: object } };
+  data: { message: { token: string; apns?: object } };
 }
 
 /** The parts of a message that go past the library. */
 interface MessageExtras {
   apnsPayload: string | undefined;
-  patch: object | undefined;
+  patch: FcmRequest['patch'];
   maySend: MaySend;
 }
 
@@ -143,10 +142,7 @@ async function sendOver(
   const response = await postRequest(httpPool, {
     path,
     headers: allHeaders,
-    body: mergeJsonText(
-      apnsPayload === undefined ? JSON.stringify(data) : addApnsPayload(data, apnsPayload),
-      patch && { message: patch },
-    ),
+    body: serialize(data, apnsPayload, patch),
     maySend,
   });
   const body = jsonOrText(response.text);
@@ -162,18 +158,32 @@ async function sendOver(
   });
 }
 
+/** Serializes the library's request with what goes past the library. */
+function serialize(
+  data: HttpRequest['data'],
+  apnsPayload: string | undefined,
+  patch: FcmRequest['patch'],
+): string {
+  if (patch === undefined && apnsPayload === undefined) return JSON.stringify(data);
+  const { token, ...message } = data.message;
+  const text =
+    apnsPayload === undefined ? JSON.stringify(message) : addApnsPayload(message, apnsPayload);
+  const fields = (patch?.(text) ?? text).slice(1, -1);
+  const first = `"token":${JSON.stringify(token)}`;
+  return `{"message":{${[first, ...(fields === '' ? [] : [fields])].join(',')}}}`;
+}
+
 /**
- * Serializes the library's request with the payload of APNs, byte for byte as APNs gets it from us. The library would
+ * Adds the payload of APNs to a message, byte for byte as APNs gets it from us. The library would
  * remove keys as `__proto__` and `constructor` and `critical: 0`, round large numbers, and refuse a sound that is empty or
  * has no name.
  */
-function addApnsPayload(
-  { message: { apns = {}, ...message } }: HttpRequest['data'],
-  payload: string,
-): string {
-  const append = (to: object, name: string, text: string): string =>
-    `${JSON.stringify(to).slice(0, -1)},"${name}":${text}}`;
-  return `{"message":${append(message, 'apns', append(apns, 'payload', payload))}}`;
+function addApnsPayload({ apns = {}, ...message }: { apns?: object }, payload: string): string {
+  const append = (to: object, name: string, text: string): string => {
+    const fields = JSON.stringify(to).slice(1, -1);
+    return `{${fields}${fields === '' ? '' : ','}"${name}":${text}}`;
+  };
+  return append(message, 'apns', append(apns, 'payload', payload));
 }
 
 /** Posts a request. @throws SendError when no complete response came */

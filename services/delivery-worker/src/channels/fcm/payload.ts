@@ -20,8 +20,8 @@ export interface FcmRequest {
   message: TokenMessage;
   /** JSON text of the message's `apns.payload`. */
   apnsPayload?: string;
-  /** Fields of the request that are merged over the message. */
-  patch?: object | undefined;
+  /** Merges the fields of the request over the JSON text of the message without its token. */
+  patch?: ((message: string) => string) | undefined;
 }
 
 /** A push encoded for the devices of one platform. */
@@ -39,17 +39,21 @@ export function encodeFcm(push: ProviderPush): FcmMessage {
   const data = { payload: push.data, _pushyId: push.id };
   const shown = readShownTexts(push);
   const notification = shown && { notification: shown };
+  const { fcm: fields = {} } = push.patches ?? {};
   const { collapse_key: collapseKey } = push.options;
   // High wakes a phone in deep sleep; a push that only wakes the app may wait.
-  const defaultPriority = isWakeOnly(push.options) && shown === undefined ? 'normal' : 'high';
+  const isShown = [shown, fields.notification, fields.android?.notification].some(Boolean);
+  const defaultPriority = isWakeOnly(push.options) && !isShown ? 'normal' : 'high';
   const { priority = defaultPriority } = push.options;
-  const { fcm: patch } = push.patches ?? {};
+  const patch = createPatch(push);
   const collapse = collapseKey !== undefined && { collapseKey };
   return {
-    isTooLarge: measureBytes(data, shown, patch) > MAX_DATA_BYTES,
+    isTooLarge: measureBytes(data, shown, fields) > MAX_DATA_BYTES,
     createRequest(token, nowMs) {
       const leftMs = push.nowOnly ? 0 : push.expiresAt.getTime() - nowMs;
-      const ttl = Math.min(Math.max(0, leftMs), MAX_TTL_MS);
+      const exactTtl = Math.min(Math.max(0, leftMs), MAX_TTL_MS);
+      // In whole seconds, so that many recipients have one message.
+      const ttl = patch === undefined ? exactTtl : Math.floor(exactTtl / 1_000) * 1_000;
       const android = { priority, ttl, ...collapse };
       return { message: { token, data, ...notification, android }, patch };
     },
@@ -62,12 +66,13 @@ export function encodeFcm(push: ProviderPush): FcmMessage {
  */
 export function encodeFcmForApple(push: ProviderPush, nowMs: number): FcmMessage {
   const encoded = encodeApns(addAlert(push), { nowMs, emptyAps: APS_WITHOUT_EFFECT });
-  const { fcm: patch } = push.patches ?? {};
-  const payload = mergeJsonText(encoded.body, patch?.apns?.payload);
+  const { fcm: fields = {} } = push.patches ?? {};
+  const payload = mergeJsonText(encoded.body, fields.apns?.payload);
+  const patch = createPatch(push);
   return {
     isTooLarge:
       Buffer.byteLength(payload) > MAX_PAYLOAD_BYTES ||
-      measureBytes({}, undefined, patch) > MAX_DATA_BYTES,
+      measureBytes({}, undefined, fields) > MAX_DATA_BYTES,
     createRequest: (token) => ({
       message: { token, apns: { headers: { ...encoded.headers } } },
       apnsPayload: encoded.body,
@@ -102,19 +107,28 @@ function isText(value: unknown): value is string {
   return typeof value === 'string' && value !== '' && value.isWellFormed();
 }
 
+/** Measures what Google does of a message after the merge. */
 function measureBytes(
   data: Record<string, string>,
   notification: object | undefined,
-  patch: ProviderPatches['fcm'] = {},
+  fields: NonNullable<ProviderPatches['fcm']>,
 ): number {
-  const merged = mergePatch({ data, notification }, { ...patch }) as FcmContent;
-  const shown = merged.notification === undefined ? '' : JSON.stringify(merged.notification);
-  const texts = Object.entries(merged.data ?? {}).flat();
-  return Buffer.byteLength(texts.join('') + shown);
+  const merged = mergePatch(data, fields.data ?? {}) as Record<string, string>;
+  const { notification: patch = {}, android } = fields;
+  const shown = mergePatch(notification, patch) as object | null;
+  const notifications = { ...shown, ...android?.notification };
+  const isShown = Object.keys(notifications).length > 0;
+  const texts = [...Object.entries(merged).flat(), isShown ? JSON.stringify(notifications) : ''];
+  return Buffer.byteLength(texts.join(''));
 }
 
-/** What Google measures of a message. */
-interface FcmContent {
-  data?: Record<string, string>;
-  notification?: object;
+/** Creates the merge of a push's own fields; recipients with the same message share it. */
+function createPatch({ patches }: ProviderPush): FcmRequest['patch'] {
+  const fields = patches?.fcm;
+  if (fields === undefined) return undefined;
+  let last = { message: '', merged: '' };
+  return (message) => {
+    if (message !== last.message) last = { message, merged: mergeJsonText(message, fields) };
+    return last.merged;
+  };
 }
