@@ -19,8 +19,8 @@ export function findOtherChannel(
 }
 
 /**
- * Returns the channel over which a batch goes on; undefined if it stays. It goes on over MQTT only if all that is left does: there each recipient gets
- * an inbox row, also a phone that never connects.
+ * Returns the channel over which a batch goes on; undefined if it stays. It goes on over MQTT only if all that is left does:
+ * there each recipient gets an inbox row, also a phone that never connects.
  */
 export function findNextChannel(
   /** Recipients by the other channel that reaches them. */

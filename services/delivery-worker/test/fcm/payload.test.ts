@@ -128,3 +128,20 @@ test.each([
   expect(encode(createWithText(`${text}a`)).isTooLarge).toBe(true);
   expect(encode(createWithText(`${text.slice(1)}é`)).isTooLarge).toBe(true);
 });
+
+test.each([
+  [{ aps: { alert: 'Hi' } }, 'alert', '10'],
+  [{ aps: { badge: 1 } }, 'alert', '10'],
+  [{ aps: { 'content-available': 1 } }, 'background', '5'],
+])(
+  'on iOS with %j of its own for FCM a push that wakes the app is of type %s',
+  (payload, type, priority) => {
+    const changes = {
+      options: { content_available: true },
+      patches: { fcm: { apns: { payload } } },
+    };
+    const { headers } =
+      encodeFcmForApple(createPush(changes), NOW).createRequest('TOKEN', NOW).message.apns ?? {};
+    expect(headers).toMatchObject({ 'apns-push-type': type, 'apns-priority': priority });
+  },
+);

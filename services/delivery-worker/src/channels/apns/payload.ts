@@ -10,7 +10,7 @@ import type { ProviderPush } from '../../deliver/provider.ts';
 /** Maximum time for which Apple stores a notification. */
 const MAX_TTL_SECONDS = 30 * 86_400;
 /** Maximum sizes of a payload (Apple, "Sending notification requests to APNs"). */
-export const MAX_PAYLOAD_BYTES = 4_096;
+const MAX_PAYLOAD_BYTES = 4_096;
 const MAX_VOIP_PAYLOAD_BYTES = 5_120;
 /** Pattern of a valid apns-collapse-id: at most 64 bytes of characters that a header may hold. */
 const COLLAPSE_ID = /^[\x21-\x7e]{1,64}$/;
@@ -55,6 +55,8 @@ interface ApnsTarget {
   kind?: PushKind | undefined;
   /** `aps` of a push without any option for it. */
   emptyAps?: Record<string, unknown>;
+  /** Fields that are merged over the payload after the request's own for APNs. */
+  lastPatch?: Record<string, unknown> | undefined;
 }
 
 /**
@@ -63,18 +65,17 @@ interface ApnsTarget {
  */
 export function encodeApns(
   push: ProviderPush,
-  { nowMs, kind = 'alert', emptyAps = {} }: ApnsTarget,
+  { nowMs, kind = 'alert', emptyAps = {}, lastPatch }: ApnsTarget,
 ): ApnsMessage {
   const { apns: patch = {} } = push.patches ?? {};
   const wakesOnly = kind === 'alert' && isWakeOnly(push.options);
   const fields = createAps(push, kind, wakesOnly);
   const aps = Object.keys(fields).length === 0 ? emptyAps : fields;
-  const body = mergeJsonText(
-    appendJsonFields(push.data, { aps, _pushyId: push.id }),
-    patch.payload,
-  );
-  const merged = mergePatch(aps, patch.payload?.aps ?? {});
-  const isBackground = patch.payload === undefined ? wakesOnly : kind === 'alert' && wakes(merged);
+  const made = appendJsonFields(push.data, { aps, _pushyId: push.id });
+  const body = mergeJsonText(mergeJsonText(made, patch.payload), lastPatch);
+  const isPatched = (patch.payload ?? lastPatch) !== undefined;
+  const merged = mergePatch(mergePatch(aps, patch.payload?.aps ?? {}), lastPatch?.aps ?? {});
+  const isBackground = isPatched ? kind === 'alert' && wakes(merged) : wakesOnly;
   const maxBytes = kind === 'voip' ? MAX_VOIP_PAYLOAD_BYTES : MAX_PAYLOAD_BYTES;
   return {
     body,

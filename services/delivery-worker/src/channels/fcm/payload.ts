@@ -3,7 +3,7 @@ import type { ProviderPatches } from '@carillon/core/provider-fields';
 import { isWakeOnly } from '@carillon/core/push-options';
 import type { TokenMessage } from 'firebase-admin/messaging';
 import type { ProviderPush } from '../../deliver/provider.ts';
-import { encodeApns, MAX_PAYLOAD_BYTES } from '../apns/payload.ts';
+import { encodeApns } from '../apns/payload.ts';
 
 /** Maximum time for which FCM stores a message. */
 const MAX_TTL_MS = 28 * 86_400_000;
@@ -32,8 +32,8 @@ export interface FcmMessage {
 }
 
 /**
- * Encodes a push for Android; the request's own fields for FCM are merged over it. The payload is sent as one string, since values of `data` are strings at FCM. `ttl` is in
- * milliseconds, as the library takes it.
+ * Encodes a push for Android; the request's own fields for FCM are merged over it. The payload is sent as one string, since
+ * values of `data` are strings at FCM. `ttl` is in milliseconds, as the library takes it.
  */
 export function encodeFcm(push: ProviderPush): FcmMessage {
   const data = { payload: push.data, _pushyId: push.id };
@@ -65,14 +65,13 @@ export function encodeFcm(push: ProviderPush): FcmMessage {
  * add to the payload once more.
  */
 export function encodeFcmForApple(push: ProviderPush, nowMs: number): FcmMessage {
-  const encoded = encodeApns(addAlert(push), { nowMs, emptyAps: APS_WITHOUT_EFFECT });
   const { fcm: fields = {} } = push.patches ?? {};
-  const payload = mergeJsonText(encoded.body, fields.apns?.payload);
+  const lastPatch = fields.apns?.payload;
+  const target = { nowMs, emptyAps: APS_WITHOUT_EFFECT, lastPatch };
+  const encoded = encodeApns(addAlert(push), target);
   const patch = createPatch(push);
   return {
-    isTooLarge:
-      Buffer.byteLength(payload) > MAX_PAYLOAD_BYTES ||
-      measureBytes({}, undefined, fields) > MAX_DATA_BYTES,
+    isTooLarge: encoded.isTooLarge || measureBytes({}, undefined, fields) > MAX_DATA_BYTES,
     createRequest: (token) => ({
       message: { token, apns: { headers: { ...encoded.headers } } },
       apnsPayload: encoded.body,
