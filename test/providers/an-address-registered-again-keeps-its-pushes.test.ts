@@ -196,6 +196,26 @@ test('a stranger who registers the address gets neither the old pushes nor those
   expect(stranger.arrivals.map(({ payload }) => payload)).toEqual([own.payload]);
 });
 
+test('a stranger who registers the address for a second ends no phone with that', async () => {
+  const fields = PHONES['an iPhone with an APNs token'](newText());
+  const owner = await register(fields);
+  const stranger = await register({ ...fields, expires_in: 1 });
+  const isGone = async () => (await tenant.api('GET', `/devices/${stranger.token}`)).status !== 200;
+  await until(isGone, { what: 'the end of the device of the stranger' });
+  // Its credentials are valid again, and so is its address.
+  const isBack = async () => (await tenant.api('POST', '/devices/auth', owner)).status === 200;
+  await until(isBack, { what: 'the credentials of the owner' });
+  expect((await getDeviceInfo(tenant, owner.token)).device).not.toHaveProperty('replaced_by');
+  const push = await send(tenant, owner.token);
+  await untilCounted(push, { sent: 1 });
+  expect(await addressesOf(push)).toEqual([fields.pushToken]);
+  const pushToken = newText().padEnd(64, '1');
+  await setToken(owner, { ...fields, pushToken });
+  const next = await send(tenant, owner.token);
+  await untilCounted(next, { sent: 1 });
+  expect(await addressesOf(next)).toEqual([pushToken]);
+});
+
 const untilSubscribed = ({ token }: Credentials, ...topics: string[]) => {
   const isSubscribed = async () =>
     (await getDeviceInfo(tenant, token)).subscriptions.join() === topics.join();

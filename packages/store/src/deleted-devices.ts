@@ -80,7 +80,7 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
         .toArray();
       // One that was registered again meanwhile has another end.
       for (const [app, some] of Map.groupBy(found, (device) => device.app))
-        await markAllDeleted(app, { _id: { $in: some.map(({ _id }) => _id) }, ...ended });
+        await markAllDeleted(app, { _id: { $in: some.map(({ _id }) => _id) }, ...ended }, true);
       return found.length;
     },
 
@@ -111,8 +111,8 @@ function createMarks(
   { knownWebhooks }: Pick<Collaborators, 'knownWebhooks'>,
 ) {
   const isThere = { deletedAt: { $exists: false } };
-  const buildUpdate = (app: string) =>
-    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'));
+  const buildUpdate = (app: string, hasEnded = false) =>
+    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), hasEnded);
   return {
     /**
      * Deletes an app's device: from then on its requests and connections are rejected.
@@ -123,16 +123,21 @@ function createMarks(
       const filter = { _id: token, app, ...isThere };
       return (await devices.updateOne(filter, buildUpdate(app))).modifiedCount === 1;
     },
-    /** Deletes those of an app's devices that match. */
-    async markAllDeleted(app: string, filter: Filter<DeviceDocument>): Promise<void> {
-      await devices.updateMany({ ...filter, app, ...isThere }, buildUpdate(app));
+    /** Deletes those of an app's devices that match. @param haveEnded they have ended by themselves */
+    async markAllDeleted(
+      app: string,
+      filter: Filter<DeviceDocument>,
+      haveEnded = false,
+    ): Promise<void> {
+      await devices.updateMany({ ...filter, app, ...isThere }, buildUpdate(app, haveEnded));
     },
   };
 }
 
 /**
  * Creates the function that clears a deleted or former device. Of a deleted one, it removes the subscriptions, ends the pushes in
- * the inbox as gone, and deletes its former devices, which have its address. Idempotent; a device that lives is left as it is.
+ * the inbox as gone, and deletes its former devices, which have its address; of one that has ended they live again: whoever
+ * knows an address could end its device. Idempotent; a device that lives is left as it is.
  */
 function createClearLeftovers(
   db: Db,
@@ -169,14 +174,17 @@ function createClearLeftovers(
   }
 
   return async (app: string, token: string): Promise<Cleared> => {
-    const device = await devices.findOne({ _id: token }, { projection: FORMER_FIELDS });
+    const projection = { ...FORMER_FIELDS, ended: 1 } as const;
+    const device = await devices.findOne({ _id: token }, { projection });
     if (device !== null && device.deletedAt === undefined) {
       const isFormer = device.replacedBy !== undefined;
       return isFormer ? clearFormer(device) : { pushes: [], fallbacks: [] };
     }
     await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
     const pushes = await recordInboxAsGone(token);
-    await markAllDeleted(app, { replacedBy: token });
+    const formers = { replacedBy: token };
+    if (device?.ended === true) await devices.updateMany(formers, { $set: { leaving: true } });
+    else await markAllDeleted(app, formers);
     if (device?.replacedBy !== undefined) {
       const successor = { _id: device.replacedBy, replaces: token };
       await devices.updateOne(successor, { $unset: { replaces: true } });

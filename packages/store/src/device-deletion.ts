@@ -13,9 +13,10 @@ export function isUnexpired(nowMs: number) {
  * Builds the update that deletes a device.
  *
  * @param reported webhooks to which it is reported
+ * @param hasEnded it has ended by itself
  */
-export function buildDeletion(reported: readonly string[]): Document[] {
-  const deleted = { deletedAt: '$$NOW', leaving: true };
+export function buildDeletion(reported: readonly string[], hasEnded = false): Document[] {
+  const deleted = { deletedAt: '$$NOW', leaving: true, ...(hasEnded && { ended: true }) };
   const notify = reported.length > 0 && { notify: buildDeviceMark(reported, 'deleted') };
   return [{ $set: { ...deleted, ...notify } }, { $unset: REMOVED_FIELDS }];
 }

@@ -70,8 +70,8 @@ interface Collaborators {
   clock: Pick<Clock, 'now'>;
 }
 
-type Successor = Pick<DeviceDocument, '_id' | 'platform'>;
-const SUCCESSOR_FIELDS = { platform: 1 } as const;
+type Successor = Pick<DeviceDocument, '_id' | 'platform' | 'ended'>;
+const SUCCESSOR_FIELDS = { platform: 1, ended: 1 } as const;
 
 /** Hands over what former devices have. */
 export function createFormerDevices(db: Db, collaborators: Collaborators) {
@@ -79,15 +79,15 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
   const devices = db.collection<DeviceDocument>('devices');
 
   /**
-   * Finds the device that has replaced a former one. The process that replaced it may have died before it wrote that device:
-   * then the former one has its address and its credentials again, unless another device has registered the address since,
-   * which is the successor then.
+   * Finds the device that has replaced a former one. The process that replaced it may have died before it wrote that device, or
+   * that device has ended: then the former one has its address and its credentials again, unless another device has registered
+   * the address since, which is the successor then.
    */
   async function findSuccessor(former: FormerDevice): Promise<Successor | undefined> {
     const { _id, app, provider, replacedBy = '' } = former;
     const projection = SUCCESSOR_FIELDS;
     const named = await devices.findOne<Successor>({ _id: replacedBy }, { projection });
-    if (named !== null) return named;
+    if (named !== null && named.ended !== true) return named;
     const replaced = { _id, replacedBy };
     try {
       await devices.updateOne(replaced, {

@@ -176,6 +176,10 @@ export const REGISTRATION_WRITE_CASES: Cases = {
       },
       (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
     ),
+    'of one that has ended': on(
+      { devices: device({ deletedAt: NOW, leaving: true, ended: true }) },
+      (store) => store.deletedDevices.clearLeftovers(APP, 'device1'),
+    ),
     'of a former device': on(
       {
         devices: [formerDevice(), device({ _id: 'device2' })],

@@ -383,6 +383,26 @@ test('a device that ends while its installation registers it with another end is
   expect(deletions).toBeLessThan(crossings);
 });
 
+test('the devices that one has replaced live again when it has ended, the last of them with its address', async () => {
+  const address = newAddress();
+  const registerNext = () => register(address, APP, store, true);
+  const [first, second] = [await registerNext(), await registerNext()];
+  const ends = { usesFcm: true, expiresInSeconds: -1 };
+  const last = await store.devices.register(APP, 'ios', addressOf(address), ends);
+  await store.deletedDevices.deleteExpired(store.clock.now(), 1_000);
+  // As of processes that die and are repeated.
+  for (const { token } of [last, last, first, second, second, first])
+    await store.deletedDevices.clearLeftovers(APP, token);
+  const [holder = '', ...others] = await findHolders(address);
+  expect(others).toEqual([]);
+  const lives = [first.token, second.token];
+  expect(lives).toContain(holder);
+  const former = lives.find((token) => token !== holder) ?? '';
+  expect(await store.devices.find(former)).toMatchObject({ replacedBy: holder });
+  expect(await store.devices.find(holder)).not.toHaveProperty('replacedBy');
+  expect(await store.devices.find(last.token)).toHaveProperty('deletedAt');
+});
+
 test('a device that has ended is reached by nothing before it is deleted, and its credentials end', async () => {
   const options = { expiresInSeconds: -1, deviceIdHash: newAddress() };
   const { token } = await store.devices.register(APP, 'ios', undefined, options);
