@@ -19,7 +19,6 @@ import { APP, push as buildPush } from './document-fixtures.ts';
 import { useStatements } from './statements.ts';
 import { useStore } from './use-store.ts';
 
-const DAY_MS = 86_400_000;
 const OTHER_APP = 'c'.repeat(24);
 
 const under = useStore();
@@ -352,67 +351,6 @@ test('a former device is deleted when no push can be stored that was sent to it 
   expect(await store.deletedDevices.deleteOldFormers(later, 1_000)).toBeGreaterThan(0);
   expect(await isDeleted()).toBe(true);
   expect(await findHolders(address)).toEqual([second]);
-});
-
-test('a device that ends while its installation registers it with another end is deleted, or lives on with that', async () => {
-  let deletions = 0;
-  const crossings = await cross({
-    async given() {
-      const options = { expiresInSeconds: 86_400 };
-      const { token } = await store.devices.register(APP, 'ios', undefined, options);
-      return { token };
-    },
-    // As of a process whose clock is ahead.
-    held: (by) => by.deletedDevices.deleteExpired(store.clock.now() + 2 * DAY_MS, 1_000),
-    meanwhile: (by, { token }) =>
-      by.devices
-        .renew(APP, token, undefined, { expiresInSeconds: 10 * 86_400 })
-        .catch((error) => expect(error).toBeInstanceOf(DeletedDeviceError)),
-    async check({ token }) {
-      const device = await store.devices.find(token);
-      const end = store.clock.now() + 9 * DAY_MS;
-      if (device?.deletedAt === undefined)
-        expect(device?.expiresAt?.getTime()).toBeGreaterThan(end);
-      else {
-        deletions += 1;
-        expect(device).not.toHaveProperty('expiresAt');
-      }
-    },
-  });
-  expect(deletions).toBeGreaterThan(0);
-  expect(deletions).toBeLessThan(crossings);
-});
-
-test('the devices that one has replaced live again when it has ended, the last of them with its address', async () => {
-  const address = newAddress();
-  const registerNext = () => register(address, APP, store, true);
-  const [first, second] = [await registerNext(), await registerNext()];
-  const ends = { usesFcm: true, expiresInSeconds: -1 };
-  const last = await store.devices.register(APP, 'ios', addressOf(address), ends);
-  await store.deletedDevices.deleteExpired(store.clock.now(), 1_000);
-  // As of processes that die and are repeated.
-  for (const { token } of [last, last, first, second, second, first])
-    await store.deletedDevices.clearLeftovers(APP, token);
-  const [holder = '', ...others] = await findHolders(address);
-  expect(others).toEqual([]);
-  const lives = [first.token, second.token];
-  expect(lives).toContain(holder);
-  const former = lives.find((token) => token !== holder) ?? '';
-  expect(await store.devices.find(former)).toMatchObject({ replacedBy: holder });
-  expect(await store.devices.find(holder)).not.toHaveProperty('replacedBy');
-  expect(await store.devices.find(last.token)).toHaveProperty('deletedAt');
-});
-
-test('a device that has ended is reached by nothing before it is deleted, and its credentials end', async () => {
-  const options = { expiresInSeconds: -1, deviceIdHash: newAddress() };
-  const { token } = await store.devices.register(APP, 'ios', undefined, options);
-  const reads = [store.devices.findReachable(APP, [token]), store.devices.findForConnect(token)];
-  expect(await Promise.all(reads)).toEqual([[], undefined]);
-  const again = { expiresInSeconds: 86_400 };
-  const renewed = store.devices.renew(APP, token, undefined, again);
-  await expect(renewed).rejects.toThrow(DeletedDeviceError);
-  await devices().updateOne({ _id: token }, buildReplacement('other'));
-  expect(await store.devices.restore(APP, token)).toBe(false);
 });
 
 test('the own id of an installation finds its newest device, former or not, and none that is deleted or of another platform', async () => {
