@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { runCarillonHere } from '../support/carillon.ts';
 import { getDeviceInfo, getPushStatus, type Sent, send } from '../support/end-to-end/pushes.ts';
-import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import { APPLE_BUILD, createDeviceCalls } from '../support/providers/device-calls.ts';
 import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import type { Credentials } from '../support/register-device.ts';
@@ -12,19 +12,17 @@ import { until } from '../support/until.ts';
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
-const connected: MqttDevice[] = [];
 beforeAll(async () => {
   fixture = await useSharedProviders();
   tenant = await fixture.tenant({ fcm: 3_600 });
 });
 afterAll(async () => {
-  await Promise.all(connected.map((device) => device.disconnect()));
+  await disconnectAll();
   await fixture?.close();
 });
 
 const newText = () => randomBytes(20).toString('hex');
 const newTopic = () => `topic-${newText().slice(0, 8)}`;
-const APPLE = { pushEnvironment: 'development', pushBundle: 'com.example.carillon' };
 
 /** Phones, each with the fields of its address. */
 const PHONES = {
@@ -32,31 +30,16 @@ const PHONES = {
   'an iPhone with an APNs token': (address: string) => ({
     platform: 'ios',
     pushToken: address.padEnd(64, '0'),
-    ...APPLE,
+    ...APPLE_BUILD,
   }),
   'an iPhone with an FCM token': (address: string) => ({ platform: 'ios', fcmToken: address }),
 };
 const android = PHONES['an Android phone'];
 
-async function post<T>(path: string, body: object): Promise<T> {
-  const { status, json, text } = await tenant.api<T>('POST', path, body);
-  if (status !== 200) throw new Error(`${path}: ${text}`);
-  return json;
-}
-const register = (fields: object) =>
-  post<Credentials>('/register', { appId: tenant.app, sdk: 1, ...fields });
+const calls = createDeviceCalls(() => tenant);
+const { post, register, setToken, connect, disconnectAll } = calls;
 const subscribe = ({ token }: Credentials, ...topics: string[]) =>
   post('/topics/subscribe', { token, topics });
-
-/** Connects with the credentials of a device. @throws when CONNECT is refused */
-async function connect(credentials: Credentials): Promise<MqttDevice> {
-  // With each PINGREQ the gateway checks that the device is there.
-  const options = { url: fixture.stack.dev.mqtt, keepaliveSeconds: 5 };
-  const device = createMqttDevice({ ...credentials, ...options });
-  connected.push(device);
-  await device.connect();
-  return device;
-}
 
 /** An Android phone that has connected over MQTT, and is offline now. */
 async function registerOffline(fields: object = { platform: 'android' }): Promise<Credentials> {
@@ -64,9 +47,6 @@ async function registerOffline(fields: object = { platform: 'android' }): Promis
   await (await connect(device)).disconnect();
   return device;
 }
-
-const setToken = (device: Credentials, fields: object) =>
-  post('/devices/token', { ...device, ...fields });
 
 const untilCounted = (push: Sent, counts: Record<string, number>) =>
   untilOutcomeCounts(fixture.store, push, counts);
@@ -342,7 +322,7 @@ test.each<[phone: string, platform: string, newAddress: () => object]>([
   [
     'an iPhone with an APNs token',
     'ios',
-    () => ({ pushToken: newText().padEnd(64, '0'), ...APPLE }),
+    () => ({ pushToken: newText().padEnd(64, '0'), ...APPLE_BUILD }),
   ],
 ])(
   '%s changes its token: the new one gets its pushes, and it is not uninstalled any more',

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createKey, type TestTenant } from '../support/api/tenants.ts';
 import { getDeviceInfo, type Sent, send, untilInbox } from '../support/end-to-end/pushes.ts';
-import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import type { MqttDevice } from '../support/mqtt-device.ts';
+import { APPLE_BUILD, createDeviceCalls } from '../support/providers/device-calls.ts';
 import { registerIphone } from '../support/providers/devices.ts';
 import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
-import type { Credentials } from '../support/register-device.ts';
 import { useSharedProviders } from '../support/shared-stack.ts';
 import { callApi } from '../support/stack/call-api.ts';
 
@@ -15,38 +15,21 @@ const DUE_AFTER_SECONDS = 6;
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
-const connected: MqttDevice[] = [];
 beforeAll(async () => {
   fixture = await useSharedProviders();
   tenant = await fixture.tenant({ fcm: 3_600 });
 });
 afterAll(async () => {
-  await Promise.all(connected.map((device) => device.disconnect()));
+  await disconnectAll();
   await fixture?.close();
 });
 
 const newFcmToken = () => `fcm-${randomBytes(20).toString('hex')}`;
 const newAppleToken = () => randomBytes(32).toString('hex');
-const APPLE = { pushEnvironment: 'development', pushBundle: 'com.example.carillon' };
-const byApns = (pushToken: string) => ({ pushToken, ...APPLE });
+const byApns = (pushToken: string) => ({ pushToken, ...APPLE_BUILD });
 const byFcm = (fcmToken: string) => ({ fcmToken });
 
-async function post<T>(path: string, body: object): Promise<T> {
-  const { status, json, text } = await tenant.api<T>('POST', path, body);
-  if (status !== 200) throw new Error(`${path}: ${text}`);
-  return json;
-}
-const register = (fields: object) =>
-  post<Credentials>('/register', { appId: tenant.app, sdk: 1, ...fields });
-const setToken = (device: Credentials, fields: object) =>
-  post('/devices/token', { ...device, ...fields });
-
-async function connect(credentials: Credentials): Promise<MqttDevice> {
-  const device = createMqttDevice({ url: fixture.stack.dev.mqtt, ...credentials });
-  connected.push(device);
-  await device.connect();
-  return device;
-}
+const { register, setToken, connect, disconnectAll } = createDeviceCalls(() => tenant);
 
 /** Sends a push that is due in some seconds, changes its devices, and checks that it was not due yet. */
 async function sendAndChange(tokens: string[], change: () => Promise<unknown>): Promise<Sent> {
