@@ -74,9 +74,7 @@ const startWorker = (failpoints: string) =>
 async function enqueueDue(): Promise<void> {
   const due = await store.batchTable.findDue(1_000);
   await Promise.all(
-    due.map((batch) =>
-      isBatchId(batch.id) ? producers.deliver(batch.id, 'mqtt') : producers.resend(batch),
-    ),
+    due.map((batch) => (isBatchId(batch.id) ? producers.deliver(batch) : producers.resend(batch))),
   );
 }
 

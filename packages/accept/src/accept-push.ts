@@ -350,10 +350,11 @@ function storePush(
 
 /** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
 function enqueuePush(producers: Producers, { _id: id, app, work }: PushDocument): Promise<void> {
-  if (work === undefined) return producers.fanOut(id);
-  return work.channel === 'mqtt'
-    ? producers.send({ app, id, recipients: work.n })
-    : producers.deliver(id, work.channel);
+  if (work === undefined) return producers.fanOut({ app, id });
+  const { channel, n: recipients } = work;
+  return channel === 'mqtt'
+    ? producers.send({ app, id, recipients })
+    : producers.deliver({ app, id, channel, recipients });
 }
 
 /** Schedules a check for due pushes at the due time, so that the push does not wait for the periodic check. */

@@ -1,5 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Channel } from '@carillon/core/channels';
+import { isBatchId } from '@carillon/core/ids';
+import { LIMITS } from '@carillon/core/limits';
 import { withTimeout } from '@carillon/core/with-timeout';
 import {
   createRedis,
@@ -10,6 +12,7 @@ import {
 } from '@carillon/presence/redis';
 import { type JobsOptions, Queue } from 'bullmq';
 import { LRUCache } from 'lru-cache';
+import { createAppTurns, type Turn } from './app-turns.ts';
 import {
   deliverJobId,
   deliverQueueName,
@@ -79,14 +82,30 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
 
 type Queues = ReturnType<typeof createQueues>;
 
-/** A push with an embedded batch, to be sent over MQTT. */
-interface EmbeddedPush {
+/** A push of an app, by its id. */
+interface PushOfApp {
   app: string;
   id: string;
 }
 
+/** A step of the fan-out of a push. */
+interface FanOutStep extends PushOfApp {
+  seq?: number;
+  delayMs?: number;
+  /** The reconciler adds it: it may wait already. */
+  isAgain?: boolean;
+}
+
+/** A batch that may be claimed, by the id of its own or of the push that it is embedded in. */
+interface PendingBatch extends PushOfApp {
+  channel: Channel;
+  recipients?: number;
+  /** The reconciler adds it: it may wait already. */
+  isAgain?: boolean;
+}
+
 /** Divides pushes into those of the same job: to one device each, of one app. */
-function groupPushes(pushes: readonly (EmbeddedPush & { recipients: number })[]) {
+function groupPushes(pushes: readonly (PushOfApp & { recipients: number })[]) {
   const groups = Map.groupBy(pushes, ({ app, id, recipients }) => (recipients === 1 ? app : id));
   return [...groups.values()].flatMap((group) =>
     Array.from({ length: Math.ceil(group.length / PUSHES_PER_JOB) }, (_, n) =>
@@ -97,17 +116,18 @@ function groupPushes(pushes: readonly (EmbeddedPush & { recipients: number })[])
 
 /** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
-  const addSendJob = (jobId: string, app: string, pushes: string[]): Promise<void> => {
+  const addSendJob = (jobId: string, pushes: string[], turn: Turn): Promise<void> => {
     const opts = { ...REMOVED_WHEN_DONE, jobId };
-    return addTo('send', { name: 'send', data: { app, pushes }, opts });
+    return addTo('send', { name: 'send', data: { app: turn.app, pushes }, opts }, turn);
   };
-  const sendBatched = createBatcher<EmbeddedPush & { recipients: number }, void>(
+  const sendBatched = createBatcher<PushOfApp & { recipients: number }, void>(
     'enqueue-push',
     async (pushes) => {
       const jobs = groupPushes(pushes).map((group) => {
         const [{ app, id } = { app: '', id: '' }] = group;
+        const recipients = group.reduce((sum, push) => sum + push.recipients, 0);
         const ids = group.map((push) => push.id);
-        return addSendJob(sendJobId(id, 0), app, ids);
+        return addSendJob(sendJobId(id, 0), ids, { app, recipients });
       });
       await Promise.all(jobs);
       return pushes.map(() => undefined);
@@ -115,33 +135,42 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
   );
 
   return {
-    /** Enqueues a step of the fan-out of a push. */
-    fanOut: (
-      push: string,
-      { seq, delayMs = 0 }: { seq: number; delayMs?: number } = { seq: 0 },
-    ): Promise<void> =>
-      addTo('send', {
-        name: 'send',
-        data: { fanOut: push },
-        opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq, delayMs > 0), delay: delayMs },
-      }),
+    /** Enqueues a step of the fan-out of a push: the first one, unless `seq` says another. */
+    fanOut: ({ app, id, seq = 0, delayMs = 0, isAgain = false }: FanOutStep): Promise<void> =>
+      addTo(
+        'send',
+        {
+          name: 'send',
+          data: { fanOut: id },
+          opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(id, seq, delayMs > 0), delay: delayMs },
+        },
+        { app, recipients: LIMITS.batchRecipients, isAgain },
+      ),
     /** Enqueues the delivery of a push. Pushes of an app to one device each, of the same moment, share jobs. */
-    send: (push: EmbeddedPush & { recipients: number }): Promise<void> => sendBatched(push),
+    send: (push: PushOfApp & { recipients: number }): Promise<void> => sendBatched(push),
     /**
      * Enqueues a push whose job or worker was lost, in a job of its own. While that job waits, no second one is added
      * for the same due time.
      *
      * @param at since when it is due
      */
-    resend: ({ app, id, at }: EmbeddedPush & { at: Date }): Promise<void> =>
-      addSendJob(resendJobId(id, at), app, [id]),
-    /** Enqueues the delivery of a batch. */
-    deliver: (work: string, channel: Channel): Promise<void> =>
-      addTo(deliverQueueName(channel), {
-        name: 'deliver',
-        data: { work },
-        opts: { ...REMOVED_WHEN_DONE, jobId: deliverJobId(work) },
-      }),
+    resend: ({ app, id, at }: PushOfApp & { at: Date }): Promise<void> =>
+      addSendJob(resendJobId(id, at), [id], { app, recipients: 1, isAgain: true }),
+    /**
+     * Enqueues the delivery of a batch.
+     *
+     * @param batch.recipients of an embedded batch; one of its own counts as full
+     */
+    deliver: ({ id, channel, ...turn }: PendingBatch): Promise<void> =>
+      addTo(
+        deliverQueueName(channel),
+        {
+          name: 'deliver',
+          data: { work: id },
+          opts: { ...REMOVED_WHEN_DONE, jobId: deliverJobId(id) },
+        },
+        { recipients: isBatchId(id) ? LIMITS.batchRecipients : 1, ...turn },
+      ),
     /** Enqueues a check for due pushes, to run after `afterMs`, just after a Unix second. */
     scheduleDueCheck: (second: number, afterMs: number): Promise<void> =>
       addTo('maintenance', {
@@ -192,16 +221,23 @@ function createFinishProducers({ addTo }: Pick<Queues, 'addTo'>) {
   };
 }
 
+/** Measure of a webhook's job among those of other apps: one request, and a turn of its own. */
+const REPORT_WORK = 50;
+
 /** Creates the producers of reports: to webhooks, of devices' connects, and of the use of API keys. */
 function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
   return {
     /** Enqueues reports to a webhook. */
-    reportToWebhook: (webhook: string): Promise<void> =>
-      addTo('webhook', {
-        name: 'webhook',
-        data: { webhook },
-        opts: { ...REMOVED_WHEN_DONE, jobId: webhookJobId(webhook) },
-      }),
+    reportToWebhook: ({ _id, app }: { _id: string; app: string }): Promise<void> =>
+      addTo(
+        'webhook',
+        {
+          name: 'webhook',
+          data: { webhook: _id },
+          opts: { ...REMOVED_WHEN_DONE, jobId: webhookJobId(_id) },
+        },
+        { app, recipients: REPORT_WORK },
+      ),
     /** Enqueues connects and disconnects of devices. */
     publishPresence: (events: PresenceJob['events']): Promise<void> =>
       addTo('presence', {
@@ -222,7 +258,7 @@ function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
 /** Opens queues on first use, over one connection. */
 function createQueues(redis: RedisAddress, onError: OnRedisError) {
   const connection = createRedis(redis, 'producer', onError);
-  const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
+  const queues = new Map<QueueName, ReturnType<typeof openQueue>>();
 
   function openQueue(name: QueueName) {
     const queue = new Queue(name, {
@@ -241,15 +277,18 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       },
       { maxBatchSize: 200 },
     );
-    const openedQueue = { queue, addJob };
+    const takeTurn = createAppTurns(connection, name, () => queue.waitUntilReady());
+    const openedQueue = { queue, addJob, takeTurn };
     queues.set(name, openedQueue);
     return openedQueue;
   }
 
   return {
-    /** Adds a job. It may be added even if Redis's response was lost. */
-    async addTo(name: QueueName, job: Job): Promise<void> {
-      await (queues.get(name) ?? openQueue(name)).addJob(job);
+    /** Adds a job, which waits for the turn of its app. It may be added even if Redis's response was lost. */
+    async addTo(name: QueueName, job: Job, turn?: Turn): Promise<void> {
+      const { addJob, takeTurn } = queues.get(name) ?? openQueue(name);
+      const priority = turn === undefined ? 0 : await takeTurn(turn);
+      await addJob(priority === 0 ? job : { ...job, opts: { ...job.opts, priority } });
     },
     countDue: (names: readonly QueueName[]): Promise<number[]> =>
       Promise.all(names.map((name) => countDue(connection, name))),
@@ -263,12 +302,13 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
 async function countDue(redis: Redis, name: QueueName): Promise<number> {
   const pipeline = redis.pipeline();
   pipeline.llen(queueKey(redis, name, 'wait'));
+  pipeline.zcard(queueKey(redis, name, 'prioritized'));
   pipeline.zcount(queueKey(redis, name, 'delayed'), 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
   pipeline.set(...writeProbe(probeKey(redis)));
   const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
-  const [waiting, delayed] = (results ?? []).map(([error, count]) => {
+  const [waiting, prioritized, delayed] = (results ?? []).map(([error, count]) => {
     if (error) throw error;
     return Number(count);
   });
-  return (waiting ?? 0) + (delayed ?? 0);
+  return (waiting ?? 0) + (prioritized ?? 0) + (delayed ?? 0);
 }

@@ -20,6 +20,11 @@ export function workerKey(redis: Redis, queue: QueueName): string {
   return `worker:${inSlot(redis)}${queue}`;
 }
 
+/** Returns the key of the apps' turns in a queue. */
+export function turnsKey(redis: Redis, queue: QueueName): string {
+  return `turns:${inSlot(redis)}${queue}`;
+}
+
 /** Returns the key that claims a tick of the schedulers. */
 export function tickKey(redis: Redis, task: string): string {
   return `tick:${inSlot(redis)}${task}`;

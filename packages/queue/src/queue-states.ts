@@ -5,11 +5,16 @@ import { queueKey, workerKey } from './queue-keys.ts';
 /** Factor of the due time, in milliseconds, by which BullMQ sorts delayed jobs; a counter is added. */
 const DELAYED_SCORE_FACTOR = 0x1000;
 
+/** Jobs that are looked at for the oldest one: of those with a priority, an app's oldest is among the first. */
+const MAX_FIRST_JOBS = 20;
+
 /** Jobs of one queue as Redis has them now. */
 export interface QueueState {
   name: QueueName;
   /** Jobs that a worker may take. */
   waiting: number;
+  /** Of those, the jobs that wait for the turn of their app. */
+  prioritized: number;
   /** Jobs that a worker has taken. */
   active: number;
   /** Jobs whose time has not come. */
@@ -23,7 +28,7 @@ export interface QueueState {
 }
 
 /**
- * Reads the state of all queues, each with one pipeline and one command. A queue has a worker while the key that its workers
+ * Reads the state of all queues, each with two pipelines. A queue has a worker while the key that its workers
  * renew exists.
  *
  * @throws if Redis is unavailable
@@ -39,24 +44,39 @@ async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState
   pipeline.llen(key('wait'));
   pipeline.llen(key('active'));
   pipeline.zcard(key('delayed'));
-  pipeline.lindex(key('wait'), -1);
+  pipeline.zcard(key('prioritized'));
+  pipeline.lrange(key('wait'), -1, -1);
+  pipeline.zrange(key('prioritized'), '0', String(MAX_FIRST_JOBS - 1));
   pipeline.zrange(key('delayed'), '0', '0', 'WITHSCORES');
   const row = await execute(pipeline);
-  const [workers, waiting, active, delayed, oldestId, firstDelayed] = row;
-  const added = oldestId === null ? null : await redis.hget(key(String(oldestId)), 'timestamp');
+  const [workers, withoutPriority, active, delayed, prioritized, first, next, firstDelayed] = row;
+  const added = await readTimes(
+    redis,
+    [first, next].flat().map((id) => key(String(id))),
+  );
   const now = Date.now();
   const [, score] = firstDelayed as string[];
   // Only a worker moves a delayed job that is due to the waiting ones.
   const since = [
-    ...(added === null ? [] : [Number(added)]),
+    ...added,
     ...(score === undefined ? [] : [Number(score) / DELAYED_SCORE_FACTOR]),
   ].filter((at) => at <= now);
   return {
     name,
-    ...{ waiting: Number(waiting), active: Number(active), delayed: Number(delayed) },
+    waiting: Number(withoutPriority) + Number(prioritized),
+    ...{ prioritized: Number(prioritized), active: Number(active), delayed: Number(delayed) },
     oldestWaitingMs: since.length === 0 ? null : Math.round(now - Math.min(...since)),
     hasWorker: Number(workers) > 0,
   };
+}
+
+/** Reads when jobs were added; those that have ended meanwhile are left out. */
+async function readTimes(redis: Redis, jobs: readonly string[]): Promise<number[]> {
+  if (jobs.length === 0) return [];
+  const pipeline = redis.pipeline();
+  for (const job of jobs) pipeline.hget(job, 'timestamp');
+  const times = await execute(pipeline);
+  return times.flatMap((time) => (time === null ? [] : [Number(time)]));
 }
 
 async function execute(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {

@@ -51,9 +51,10 @@ test('a push that got no job again while Redis stalled gets one at the next atte
 
 test('a step that a fast clock has delayed prevents no other job of the step', async () => {
   const jobs = await countSendJobs();
-  await producers.fanOut('push', { seq: 1, delayMs: FIVE_MINUTES_MS });
-  await producers.fanOut('push', { seq: 1 });
-  await producers.fanOut('push', { seq: 1 });
+  const step = { app: 'app', id: 'push', seq: 1 };
+  await producers.fanOut({ ...step, delayMs: FIVE_MINUTES_MS });
+  await producers.fanOut(step);
+  await producers.fanOut(step);
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });
 

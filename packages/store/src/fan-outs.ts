@@ -117,12 +117,12 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
     },
 
     /** Finds open pushes whose fan-out is due and not claimed. */
-    findDue: (limit: number): Promise<{ id: string; seq: number }[]> =>
+    findDue: (limit: number): Promise<{ id: string; app: string; seq: number }[]> =>
       pushes
-        .find(dueFanOutFilter(suspensions), { projection: { 'fan.seq': 1 }, ...COMMITTED })
+        .find(dueFanOutFilter(suspensions), { projection: { app: 1, 'fan.seq': 1 }, ...COMMITTED })
         .sort({ 'fan.at': 1 })
         .limit(limit)
-        .map(({ _id, fan }) => ({ id: _id, seq: fan.seq }))
+        .map(({ _id, app, fan }) => ({ id: _id, app, seq: fan.seq }))
         .toArray(),
   };
 }

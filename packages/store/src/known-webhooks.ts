@@ -61,12 +61,10 @@ export function createKnownWebhooks(db: Db, clock: Pick<Clock, 'now'>) {
     listSubscribed: (app: string, event: WebhookEvent): string[] =>
       (byApp.get(app) ?? []).flatMap(({ _id, events }) => (events.includes(event) ? [_id] : [])),
     /** Lists the webhooks of all apps that are on and not waiting for a retry, in order of id. Reads nothing. */
-    listReady: (): string[] =>
-      known.flatMap(({ _id, retryAt }) =>
-        retryAt === undefined || retryAt.getTime() <= clock.now() ? [_id] : [],
-      ),
+    listReady: (): Pick<WebhookDocument, '_id' | 'app'>[] =>
+      known.filter(({ retryAt }) => retryAt === undefined || retryAt.getTime() <= clock.now()),
     /** Lists the webhooks for which a test event was requested. Reads nothing. */
-    listTested: (): string[] =>
-      known.flatMap(({ _id, testAt }) => (testAt === undefined ? [] : [_id])),
+    listTested: (): Pick<WebhookDocument, '_id' | 'app'>[] =>
+      known.filter(({ testAt }) => testAt !== undefined),
   };
 }

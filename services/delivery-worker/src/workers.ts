@@ -110,14 +110,14 @@ function startSending(
 ): QueueWorker {
   // A job has many pushes, and a device that does not respond holds its job: both are bounded.
   const slots = createSemaphore(concurrency);
-  async function deliverWithSlot(id: string): Promise<string | undefined> {
-    const releaseSlot = await slots.acquire();
+  async function deliverWithSlot(app: string, id: string): Promise<string | undefined> {
+    const releaseSlot = await slots.acquire(app);
     return deliver(id).finally(releaseSlot);
   }
-  async function deliverAll(pushes: readonly string[]): Promise<void> {
+  async function deliverAll(app: string, pushes: readonly string[]): Promise<void> {
     const startedAt = performance.now();
     // They share the statements of their claims and settlements.
-    const results = await Promise.allSettled(pushes.map(deliverWithSlot));
+    const results = await Promise.allSettled(pushes.map((id) => deliverWithSlot(app, id)));
     if (tracer !== undefined) recordJob(tracer, startedAt, results);
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
@@ -125,7 +125,7 @@ function startSending(
     worker,
     'send',
     jobSchemas.send,
-    (job) => ('pushes' in job ? deliverAll(job.pushes) : fanOut(job.fanOut)),
+    (job) => ('pushes' in job ? deliverAll(job.app, job.pushes) : fanOut(job.fanOut)),
     concurrency,
   );
 }

@@ -45,9 +45,9 @@ export async function reconcile(
     ...lostBatches.map((batch) =>
       isEmbeddedOverMqtt(batch)
         ? producers.resend(batch)
-        : producers.deliver(batch.id, batch.channel),
+        : producers.deliver({ ...batch, isAgain: true }),
     ),
-    ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
+    ...dueFanOuts.map((step) => producers.fanOut({ ...step, isAgain: true })),
     producers.terminate(completions),
   ]);
   if (tracer !== undefined) {

@@ -20,17 +20,21 @@ export function createWebhookTick(
   let lastId = '';
 
   /** Returns the next webhooks in order of id. */
-  function takeNext(): string[] {
+  function takeNext(): { _id: string; app: string }[] {
     const ready = knownWebhooks.listReady();
-    const next = ready.filter((id) => id > lastId).slice(0, WEBHOOKS_PER_TICK);
-    lastId = next.length < WEBHOOKS_PER_TICK ? '' : (next.at(-1) ?? '');
+    const next = ready.filter(({ _id }) => _id > lastId).slice(0, WEBHOOKS_PER_TICK);
+    lastId = next.length < WEBHOOKS_PER_TICK ? '' : (next.at(-1)?._id ?? '');
     return next;
   }
 
   return async () => {
-    const due = new Set([...(await outbox.filterDue(takeNext())), ...knownWebhooks.listTested()]);
-    await Promise.all([...due].map((id) => producers.reportToWebhook(id)));
-    return due.size;
+    const next = takeNext();
+    const due = new Set(await outbox.filterDue(next.map(({ _id }) => _id)));
+    const tested = knownWebhooks.listTested();
+    const isTested = new Set(tested.map(({ _id }) => _id));
+    const found = next.filter(({ _id }) => due.has(_id) && !isTested.has(_id));
+    await Promise.all([...found, ...tested].map(producers.reportToWebhook));
+    return found.length + tested.length;
   };
 }
 

@@ -66,7 +66,7 @@ export function webhookRoutes(
       '/webhooks/:id/test',
       change(async (app, id) => {
         const isRequested = await webhooks.requestTest(app, id);
-        if (isRequested) void producers.reportToWebhook(id);
+        if (isRequested) void producers.reportToWebhook({ _id: id, app });
         return isRequested;
       }),
     );

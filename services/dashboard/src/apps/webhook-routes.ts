@@ -167,7 +167,7 @@ function eventRoutes(
       async handle({ input: { app, id } }) {
         await requestTestEvent(store, app, id);
         // Only a hint: the scheduler adds the job too.
-        void producers.reportToWebhook(id);
+        void producers.reportToWebhook({ _id: id, app });
       },
     }),
     defineRoute({

@@ -60,7 +60,14 @@ export async function scheduleFallback(
     await store.batches.insertIfAbsent([batch]);
     failpoint('fallback-inserted');
     // A later one is found when it is due.
-    if (batch.work.at.getTime() <= nowMs) void producers.deliver(batch._id, 'fcm');
+    if (batch.work.at.getTime() <= nowMs) {
+      const {
+        _id: batchId,
+        app,
+        work: { n: recipients },
+      } = batch;
+      void producers.deliver({ app, id: batchId, channel: 'fcm', recipients });
+    }
   }
   if (offered.length === 0) return new Set();
   // An earlier attempt may have inserted one without them.

@@ -1,7 +1,10 @@
-/** A number of permits; callers wait in order. Own code, not p-limit: a permit is held across several functions. */
+/**
+ * A number of permits; callers wait in order, those of several apps in turns. Own code, not p-limit: a permit is held across
+ * several functions.
+ */
 export interface Semaphore {
   /** Resolves with a function that releases the permit; a second call does nothing. */
-  acquire(): Promise<() => void>;
+  acquire(app?: string): Promise<() => void>;
 }
 
 /** A semaphore whose permits can be limited for a time. */
@@ -19,21 +22,26 @@ export function createSemaphore(permits: number): AdjustableSemaphore {
   /** Permits that were given before the last limitation are of an earlier generation. */
   let generation = 0;
   // A Set keeps the order and removes its first entry without moving the others.
-  const waiting = new Set<(generation: number) => void>();
+  const waiting = new Map<string, Set<(generation: number) => void>>();
 
   function admit(): void {
-    for (const resolve of waiting) {
+    // An app that is set again comes once more at the end of the loop.
+    for (const [app, callers] of waiting) {
       if (held >= limit) return;
-      waiting.delete(resolve);
+      waiting.delete(app);
+      const [resolve] = callers;
+      if (resolve === undefined) continue;
+      callers.delete(resolve);
+      if (callers.size > 0) waiting.set(app, callers);
       held += 1;
       resolve(generation);
     }
   }
 
   return {
-    async acquire() {
+    async acquire(app = '') {
       const given = await new Promise<number>((resolve) => {
-        waiting.add(resolve);
+        waiting.set(app, (waiting.get(app) ?? new Set()).add(resolve));
         admit();
       });
       let isHeld = true;

@@ -76,11 +76,11 @@ async function runStep(
   startedAt: number,
 ): Promise<void> {
   const { store, producers, maxOpenBatches } = resources;
-  const push = fanOut.push._id;
+  const { _id: push, app, fan } = fanOut.push;
   const isLeaseValid = (): boolean => performance.now() - startedAt < LEASE_MS - LEASE_MARGIN_MS;
   const { released, waiting, free } = await store.batches.release(push, maxOpenBatches);
   failpoint('release');
-  await Promise.all(released.map(({ id, channel }) => producers.deliver(id, channel)));
+  await Promise.all(released.map((batch) => producers.deliver({ ...batch, app })));
   const { end, cursor } = waiting
     ? { end: 'more' as const }
     : await pageTopics(resources, fanOut, free, isLeaseValid);
@@ -91,7 +91,7 @@ async function runStep(
   }
   const delayMs = end === 'newer-release' ? NEWER_RELEASE_DELAY_MS : NEXT_STEP_DELAY_MS;
   const isClaimHeld = await store.fanOuts.endStep(fanOut, { ...progress, done: false, delayMs });
-  if (isClaimHeld) await producers.fanOut(push, { seq: fanOut.push.fan.seq + 1, delayMs });
+  if (isClaimHeld) await producers.fanOut({ app, id: push, seq: fan.seq + 1, delayMs });
 }
 
 /**
@@ -124,7 +124,11 @@ export async function pageTopics(
     failpoint('page');
     await store.batches.insertIfAbsent(batches);
     failpoint('page-inserted');
-    await Promise.all(batches.map(({ _id, work }) => producers.deliver(_id, work.channel)));
+    await Promise.all(
+      batches.map(({ _id: id, app, work: { channel, n: recipients } }) =>
+        producers.deliver({ app, id, channel, recipients }),
+      ),
+    );
     remaining -= batches.length;
     progress = { cursor: { from: page.to, next: page.next + BATCH_NUMBERS_PER_PAGE } };
   }

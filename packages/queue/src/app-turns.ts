@@ -1,0 +1,186 @@
+import { withTimeout } from '@carillon/core/with-timeout';
+import type { Redis } from '@carillon/presence/redis';
+import { PRIORITY_LIMIT } from 'bullmq';
+import { LRUCache } from 'lru-cache';
+import type { QueueName } from './jobs.ts';
+import { queueKey, turnsKey } from './queue-keys.ts';
+
+/** Recipients of an app that are one turn: as many come before the next app's. */
+const RECIPIENTS_PER_TURN = 50;
+/** Jobs of an app between two looks at the queue that come first, and waiting jobs that are no backlog: nobody feels so few. */
+const FREE_JOBS = 64;
+/** Interval between two looks at a queue to which jobs are added. */
+const LOOK_EVERY_MS = 100;
+/** Maximum wait for a look; without its result a job is added without a turn. */
+const LOOK_TIMEOUT_MS = 600;
+/** Maximum apps whose last turn a process knows; it reads that of others from Redis. */
+const MAX_APPS = 10_000;
+/** Lifetime of the counts in Redis after the last job was added to a backlog. */
+const COUNTS_TTL_SECONDS = 3_600;
+/** Turn from which on counting begins again: BullMQ has no larger priorities than about twice this one. */
+const LAST_TURN = Math.floor(PRIORITY_LIMIT / 2);
+/** Factor of the priority in BullMQ's score of a prioritized job; the low 32 bits keep the order. */
+const SCORE_FACTOR = 0x100000000;
+
+/** The jobs of an app in one queue. */
+interface AppJobs {
+  /** Number of the recipient after the app's last one, in the count of the queue's turns; a promise until Redis has told it. */
+  end: number | Promise<void>;
+  /** Recipients that were counted since the last look. */
+  added: number;
+  /** Recipients of jobs that were added again since the last look. */
+  again: number;
+  /** Jobs since the last look. */
+  jobs: number;
+}
+
+/** A job that waits for the turn of its app. */
+export interface Turn {
+  app: string;
+  /** Recipients of the job, or another measure of its work. */
+  recipients: number;
+  /** The job was added before, and probably still waits: it does not count as more work. */
+  isAgain?: boolean;
+}
+
+/**
+ * Creates the turns of the apps in a queue: each app with waiting jobs has the same share of the workers, however many jobs of
+ * others wait. They are BullMQ's priorities. The first job of an app gets that of the next job in the queue, and each
+ * further one a larger number by its recipients (start-time fair queueing). Without a backlog no job has a priority.
+ *
+ * Each process counts the apps' recipients and adds its counts to those of the others in Redis. The counts mean something only
+ * in relation to the jobs that wait: if they are lost, an app begins again at the head of the queue, and when no job with
+ * a priority waits any more, all are forgotten.
+ *
+ * @param whenReady resolves when the connection is ready
+ * @returns a function that returns the priority of a job to be added; 0: it comes before all that have one
+ */
+export function createAppTurns(
+  redis: Redis,
+  queue: QueueName,
+  whenReady: () => Promise<unknown>,
+): (turn: Turn) => Promise<number> {
+  const counts = createSharedCounts(redis, queue);
+  const apps = new LRUCache<string, AppJobs>({ max: MAX_APPS });
+  let hasBacklog = false;
+  /** Turn of the next job of the queue. */
+  let head = 0;
+
+  async function look(): Promise<void> {
+    const added = new Map<string, number>();
+    for (const [app, one] of apps.entries()) {
+      if (one.added > 0) added.set(app, one.added);
+      Object.assign(one, { added: 0, again: 0, jobs: 0 });
+    }
+    await withTimeout(whenReady(), LOOK_TIMEOUT_MS, 'Redis');
+    const found = await counts.add(added);
+    hasBacklog = found.next !== undefined || found.waiting > FREE_JOBS;
+    head = found.next ?? 0;
+    if (found.next === undefined || head >= LAST_TURN) {
+      head = 0;
+      apps.clear();
+      if (added.size > 0) await counts.forget();
+    } else await follow(found.ends);
+  }
+
+  /** Takes over the counts of all processes; an app whose jobs were all taken goes on at the head. */
+  async function follow(ends: ReadonlyMap<string, number>): Promise<void> {
+    const behind: Record<string, number> = {};
+    for (const [app, one] of apps.entries()) {
+      if (typeof one.end !== 'number') continue;
+      const end = ends.get(app) ?? 0;
+      one.end = Math.max(one.end, end, head * RECIPIENTS_PER_TURN);
+      if (end < one.end && ends.has(app)) behind[app] = one.end;
+    }
+    await counts.set(behind);
+  }
+
+  function jobsOf(app: string): AppJobs {
+    const known = apps.get(app);
+    if (known !== undefined) return known;
+    const one: AppJobs = { end: 0, added: 0, again: 0, jobs: 0 };
+    if (hasBacklog)
+      one.end = counts.read(app).then((end) => {
+        one.end = end;
+      });
+    apps.set(app, one);
+    return one;
+  }
+
+  const lookIfDue = limitLooks(look);
+  return async ({ app, recipients, isAgain = false }) => {
+    await lookIfDue();
+    const one = jobsOf(app);
+    one.jobs += 1;
+    if (!hasBacklog && one.jobs <= FREE_JOBS) return 0;
+    while (typeof one.end !== 'number') await one.end;
+    const start = Math.max(one.end, head * RECIPIENTS_PER_TURN);
+    const turn = Math.floor((start + one.again) / RECIPIENTS_PER_TURN) + 1;
+    if (isAgain) one.again += recipients;
+    else {
+      one.end = start + recipients;
+      one.added += recipients;
+    }
+    return Math.min(turn, PRIORITY_LIMIT);
+  };
+}
+
+/** Looks when the last time is long enough ago. Jobs that are added meanwhile wait for its result. */
+function limitLooks(look: () => Promise<void>): () => Promise<void> {
+  let lookedAt = Number.NEGATIVE_INFINITY;
+  let looking: Promise<void> | undefined;
+  return async () => {
+    if (looking === undefined && performance.now() - lookedAt >= LOOK_EVERY_MS) {
+      lookedAt = performance.now();
+      looking = look()
+        // Without Redis the jobs are lost as well, and their turns with them.
+        .catch(() => undefined)
+        .finally(() => {
+          looking = undefined;
+        });
+    }
+    await looking;
+  };
+}
+
+/** What a look at a queue finds. */
+interface QueueLook {
+  /** Waiting jobs without a priority. */
+  waiting: number;
+  /** Turn of the next job that has one. */
+  next: number | undefined;
+  /** Counts of all processes, of the apps to which something was added. */
+  ends: ReadonlyMap<string, number>;
+}
+
+/** Keeps the counts of all processes in Redis. */
+function createSharedCounts(redis: Redis, queue: QueueName) {
+  const key = turnsKey(redis, queue);
+  return {
+    /** Adds to the counts, and looks at the queue. Throws if Redis fails. */
+    async add(added: ReadonlyMap<string, number>): Promise<QueueLook> {
+      const pipeline = redis.pipeline();
+      pipeline.llen(queueKey(redis, queue, 'wait'));
+      pipeline.zrange(queueKey(redis, queue, 'prioritized'), '0', '0', 'WITHSCORES');
+      for (const [app, recipients] of added) pipeline.hincrby(key, app, recipients);
+      if (added.size > 0) pipeline.expire(key, COUNTS_TTL_SECONDS);
+      const results = (await withTimeout(pipeline.exec(), LOOK_TIMEOUT_MS, 'Redis')) ?? [];
+      const [waiting, first, ...ends] = results.map(([, result]) => result);
+      const score = Array.isArray(first) ? first[1] : undefined;
+      return {
+        waiting: Number(waiting),
+        next: score === undefined ? undefined : Math.floor(Number(score) / SCORE_FACTOR) - 1,
+        ends: new Map([...added.keys()].map((app, index) => [app, Number(ends[index])])),
+      };
+    },
+    /** Returns the count of an app; 0 if it is unknown. */
+    async read(app: string): Promise<number> {
+      const reading = withTimeout(redis.hget(key, app), LOOK_TIMEOUT_MS, 'Redis');
+      return Number((await reading.catch(() => null)) ?? 0);
+    },
+    async set(counts: Readonly<Record<string, number>>): Promise<void> {
+      if (Object.keys(counts).length > 0) await redis.hset(key, counts);
+    },
+    forget: (): Promise<unknown> => redis.del(key),
+  };
+}

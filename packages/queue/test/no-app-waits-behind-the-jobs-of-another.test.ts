@@ -1,0 +1,133 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { connectRedis, type Redis } from '../../presence/src/redis.ts';
+import { startRedis } from '../../presence/test/start-server.ts';
+import { jobSchemas } from '../src/jobs.ts';
+import { createProducers, type Producers } from '../src/producers.ts';
+import { readQueueStates } from '../src/queue-states.ts';
+import { createWorker } from '../src/workers.ts';
+
+/** Jobs of an app that come before others' at the most: those that are no backlog, and some turns. */
+const FEW = 200;
+
+let redis: Awaited<ReturnType<typeof startRedis>>;
+let client: Redis;
+let processes: Producers[] = [];
+beforeAll(async () => {
+  redis = await startRedis();
+  client = await connectRedis(redis);
+});
+afterAll(async () => {
+  client?.disconnect();
+  await redis?.stop();
+});
+beforeEach(() => client.flushall());
+afterEach(async () => {
+  await Promise.all(processes.map((one) => one.close()));
+  processes = [];
+});
+
+/** Returns the producers of a new process. */
+function startProcess(): Producers {
+  const producers = createProducers(redis, () => undefined);
+  processes.push(producers);
+  return producers;
+}
+
+/** Adds a job for each push of an app, in order. */
+async function add(producers: Producers, app: string, count: number, name = ''): Promise<void> {
+  for (let n = 0; n < count; n += 1)
+    await producers.deliver({ app, id: `${app}-${name}${n}`, channel: 'apns' });
+}
+
+/** Takes all jobs that wait, one by one, and returns their pushes. */
+async function takeAll(count: number): Promise<string[]> {
+  const taken: string[] = [];
+  const settings = { redis, onError: () => undefined };
+  const record = async ({ work }: { work: string }) => void taken.push(work);
+  const worker = createWorker(settings, 'deliver-apns', jobSchemas.deliver, record, 1);
+  try {
+    await until(() => taken.length >= count);
+  } finally {
+    await worker.stop();
+  }
+  expect(new Set(taken).size).toBe(count);
+  return taken;
+}
+
+const appOf = (push: string | undefined): string => (push ?? '').slice(0, push?.indexOf('-'));
+const placesOf = (taken: readonly string[], app: string): number[] =>
+  taken.flatMap((push, place) => (appOf(push) === app ? [place] : []));
+
+test('a push of one app comes before nearly all of the thousands of another that wait', async () => {
+  const api = startProcess();
+  await add(api, 'large', 3_000);
+  await add(api, 'small', 1);
+  const taken = await takeAll(3_001);
+  expect(taken.indexOf('small-0')).toBeLessThanOrEqual(FEW);
+  // Those of an app stay in order.
+  const ofLarge = taken.filter((push) => appOf(push) === 'large');
+  expect(ofLarge).toEqual(Array.from({ length: 3_000 }, (_, n) => `large-${n}`));
+});
+
+test('large apps share evenly, whoever was first, and with other processes too', async () => {
+  const [one, two] = [startProcess(), startProcess()];
+  await add(one, 'first', 1_500);
+  await Promise.all([
+    add(one, 'both', 750, 'a'),
+    add(two, 'both', 750, 'b'),
+    add(two, 'second', 1_500),
+  ]);
+  const taken = await takeAll(4_500);
+  const places = ['first', 'both', 'second'].map((app) => placesOf(taken, app)[999] ?? 0);
+  expect(Math.max(...places)).toBeLessThan(1.3 * Math.min(...places));
+});
+
+test('an app whose process was killed and started again does not overtake its own pushes', async () => {
+  await add(startProcess(), 'large', 2_000, 'old');
+  await add(startProcess(), 'large', 300, 'new');
+  const taken = await takeAll(2_300);
+  const firstNew = taken.findIndex((push) => push.startsWith('large-new'));
+  expect(firstNew).toBeGreaterThanOrEqual(1_000);
+});
+
+test('without the counts of Redis the shares are even again, and nothing starves', async () => {
+  const api = startProcess();
+  await add(api, 'large', 2_000);
+  await client.del('turns:deliver-apns');
+  const restarted = startProcess();
+  for (let n = 0; n < 500; n += 1) {
+    await restarted.deliver({ app: 'large', id: `large-more${n}`, channel: 'apns' });
+    await restarted.deliver({ app: 'other', id: `other-${n}`, channel: 'apns' });
+  }
+  const taken = await takeAll(3_000);
+  expect(placesOf(taken, 'other').at(-1)).toBeLessThan(1_700);
+  expect(appOf(taken.at(-1))).toBe('large');
+});
+
+test('a job that is added again does not count as more work of its app', async () => {
+  const [api, scheduler] = [startProcess(), startProcess()];
+  await add(api, 'one', 500);
+  for (let round = 0; round < 4; round += 1)
+    for (let n = 0; n < 500; n += 1)
+      await scheduler.deliver({ app: 'one', id: `one-${n}`, channel: 'apns', isAgain: true });
+  await Promise.all([add(api, 'one', 500, 'more'), add(api, 'two', 1_000)]);
+  const taken = await takeAll(2_000);
+  const [one, two] = ['one', 'two'].map((app) => placesOf(taken, app)[749] ?? 0);
+  expect(Math.abs((one ?? 0) - (two ?? 0))).toBeLessThan(300);
+});
+
+test('jobs without a backlog have no priority; those with one are counted as waiting, with the age of the oldest', async () => {
+  const api = startProcess();
+  await add(api, 'small', 10);
+  const readState = async () =>
+    (await readQueueStates(client)).find(({ name }) => name === 'deliver-apns');
+  expect(await readState()).toMatchObject({ waiting: 10, prioritized: 0 });
+  await add(api, 'large', 500);
+  const state = await readState();
+  expect(state).toMatchObject({ waiting: 510, active: 0 });
+  expect(state?.prioritized).toBeGreaterThanOrEqual(500 - FEW);
+  expect(await api.countDue('deliver-apns')).toBe(510);
+  await takeAll(510);
+  expect(await readState()).toMatchObject({ waiting: 0, prioritized: 0, oldestWaitingMs: null });
+});
