@@ -5,6 +5,7 @@ import type { Row } from '../table.ts';
 import { accept, acceptOne } from './accept.ts';
 import { console } from './console.ts';
 import { edge } from './edge.ts';
+import { fairQueues } from './fair-queues.ts';
 import { fanOut, GATEWAYS } from './fan-out.ts';
 import { gorush } from './gorush.ts';
 import { idle } from './idle.ts';
@@ -31,6 +32,7 @@ const BENCHES: Record<string, Measure> = {
   schedule,
   'one-device': oneDevice,
   'one-device-busy': oneDeviceBusy,
+  'fair-queues': fairQueues,
   gorush,
   offline,
   console,

@@ -20,8 +20,8 @@ export interface StackFixture extends Servers {
   stack: Stack;
   audience: Audience;
   connections: HttpConnections;
-  /** Builds a request to the API, with the API key. */
-  request(method: string, path: string, body?: string): Buffer;
+  /** Builds a request to the API, with the API key of the stack's app, or another one. */
+  request(method: string, path: string, body?: string, apiKey?: string): Buffer;
   /** Sends a request. @throws when the status is not 200 */
   call(request: Buffer): Promise<HttpResponse>;
   /** Sends a push and returns its id. */
@@ -58,9 +58,9 @@ function createFixture(
   const { mongo, redis } = servers;
   const api = new URL(stack.dev.api);
   const connections = createHttpConnections(api, CONNECTIONS);
-  const request: StackFixture['request'] = (method, path, body) => {
+  const request: StackFixture['request'] = (method, path, body, apiKey = stack.dev.apiKey) => {
     const url = new URL(path, api);
-    url.searchParams.set('api_key', stack.dev.apiKey);
+    url.searchParams.set('api_key', apiKey);
     return encodeHttpRequest(method, url, body);
   };
   const call: StackFixture['call'] = async (bytes) => {
