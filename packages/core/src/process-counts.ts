@@ -1,3 +1,4 @@
+import { countForApp } from './app-counts.ts';
 import type { Channel } from './channels.ts';
 import { describeOutcome, type Failure, type OutcomeCounts, type OutcomeName } from './outcomes.ts';
 
@@ -73,8 +74,23 @@ export const processCounts = {
   batched: batched as ReadonlyMap<BatchedOperation, Readonly<BatchedCounts>>,
 };
 
-/** Counts recipients that have ended; `pending` and `inbox` are no ends and are left out. */
-export function countRecipients(channel: Channel, counts: OutcomeCounts): void {
+/** Counts a push of an app that was accepted. */
+export function countAccepted(app: string): void {
+  processCounts.pushesAccepted += 1;
+  countForApp(app, { accepted: 1 });
+}
+
+/**
+ * Counts recipients that have ended; `pending` and `inbox` are no ends and are left out.
+ *
+ * @param app undefined if it is not known
+ */
+export function countRecipients(
+  app: string | undefined,
+  channel: Channel,
+  counts: OutcomeCounts,
+): void {
+  countForApp(app, counts);
   let ofChannel = recipients.get(channel);
   if (ofChannel === undefined) {
     ofChannel = {};

@@ -101,6 +101,8 @@ export async function* iterateBatches(
 
 /** An inbox row whose recipient has an outcome now. */
 export interface EndedInboxRow {
+  /** Undefined if it is not known. */
+  app: string | undefined;
   rowId: string;
   push: string;
   work: string;
@@ -134,8 +136,7 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
     await writeBits(rows, field);
     if (field === 'got') failpoint('receipt-recorded');
     const removed = await removeRows(inbox, rows);
-    // Only deliveries over MQTT have rows.
-    countRecipients('mqtt', field === 'got' ? { delivered: removed } : { gone: removed });
+    countRemoved(rows.slice(0, removed), field === 'got' ? 'delivered' : 'gone');
     if (field === 'got') processCounts.inboxRowsAcknowledged += removed;
   }
 
@@ -200,6 +201,7 @@ interface BatchHolder {
 
 /** Answers of the provider of a fallback, and the inbox rows that they end. */
 export interface FallbackAnswers {
+  app: string;
   push: string;
   /** Tokens of the recipients for which it has accepted the push. */
   sent: readonly string[];
@@ -234,11 +236,11 @@ async function recordFallback(
     },
   );
   failpoint('fallback-recorded');
-  const { push, rowIds } = answers;
+  const { app, push, rowIds } = answers;
   if (rowIds.length === 0) return;
   const inbox = db.collection<InboxDocument>('inbox');
   const { deletedCount } = await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
-  countRecipients('mqtt', { sent: deletedCount });
+  countRecipients(app, 'mqtt', { sent: deletedCount });
 }
 
 function buildFallbackUpdate(
@@ -302,6 +304,15 @@ async function removeRows(
   return deletedCount;
 }
 
+/**
+ * Counts rows that a statement has removed, by app. Only deliveries over MQTT have rows. The statement returns their
+ * number alone: if a row was gone before, an app's count may be that of another one.
+ */
+function countRemoved(rows: readonly EndedInboxRow[], outcome: 'delivered' | 'gone'): void {
+  for (const [app, some] of Map.groupBy(rows, (row) => row.app))
+    countRecipients(app, 'mqtt', { [outcome]: some.length });
+}
+
 /** Closes all open batches of a push that has ended, under a new claim: a worker that held one is fenced off. */
 export async function closeBatches(
   { pushes, batches }: Tables,
@@ -333,7 +344,7 @@ export async function fixOutcomes(
   const endContext = { rows, code: OUTCOMES[reason] };
   const storedPush = await tables.pushes.findOne(
     { _id: push },
-    { projection: { work: 1, 'notify.w': 1 } },
+    { projection: { app: 1, work: 1, 'notify.w': 1 } },
   );
   if (storedPush === null) return { counts: {} };
   await writeFinalOutcomes(tables, storedPush, endContext);
@@ -417,7 +428,7 @@ interface EndContext {
 
 async function writeFinalOutcomes(
   tables: Tables,
-  push: Pick<PushDocument, '_id' | 'work' | 'notify'>,
+  push: Pick<PushDocument, '_id' | 'app' | 'work' | 'notify'>,
   endContext: EndContext,
 ): Promise<void> {
   let writes: FinalWrite[] = [];
@@ -428,7 +439,7 @@ async function writeFinalOutcomes(
   }
   for await (const { id, work, isReported } of iterateBatches(tables, push)) {
     const outcomes = computeFinalOutcomes(id, work, endContext);
-    if (outcomes !== undefined) writes.push({ id, work, outcomes, isReported });
+    if (outcomes !== undefined) writes.push({ app: push.app, id, work, outcomes, isReported });
     if (writes.length === BATCHES_AT_ONCE) await flush();
   }
   await flush();
@@ -436,6 +447,7 @@ async function writeFinalOutcomes(
 
 /** A batch as it was read, and its final outcomes. */
 interface FinalWrite {
+  app: string;
   id: string;
   work: Batch;
   outcomes: Uint8Array;
@@ -445,7 +457,7 @@ interface FinalWrite {
 
 /** Writes final outcomes, and counts the recipients that this has ended unless another process was first. */
 async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Promise<void> {
-  const { id, work, outcomes, isReported } = write;
+  const { app, id, work, outcomes, isReported } = write;
   const filter = { _id: id, ...NOT_FINAL };
   const fields = { 'work.outcomes': new Binary(outcomes), 'work.final': true as const };
   const update = isReported ? [{ $set: { ...fields, notify: NOTIFY_MARK } }] : { $set: fields };
@@ -455,7 +467,7 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
     : await pushes.updateOne(filter, update);
   if (modifiedCount !== 1) return;
   const ended = selectEndedByPush(work, outcomes);
-  countRecipients(work.channel, countOutcomes(ended));
+  countRecipients(app, work.channel, countOutcomes(ended));
   countFailures(ended);
 }
 

@@ -42,7 +42,9 @@ await runService(
 
     const unservedQueues = createUnservedQueues(queueRedis(env), onError);
     release('unserved queues', unservedQueues.close);
-    figures.reportBacklog(exportBacklog(metrics, { store, unservedQueues, onError }));
+    const { listActiveApps } = figures;
+    const backlog = { store, unservedQueues, listActiveApps, onError };
+    figures.reportBacklog(exportBacklog(metrics, backlog));
 
     const webhookStore = createWebhookStore(store);
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');

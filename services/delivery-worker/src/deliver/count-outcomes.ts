@@ -34,6 +34,7 @@ export interface OutcomeCounter {
  */
 export function createOutcomeCounter(
   observeLatencies: (channel: Channel, latenciesMs: Uint32Array) => void,
+  app: string,
   work: Pick<Batch, 'n' | 'channel' | 'fallback' | 'outcomes' | 'got' | 'gone'>,
 ): OutcomeCounter {
   const { channel, fallback = false } = work;
@@ -50,7 +51,7 @@ export function createOutcomeCounter(
       }
       if (fallback || ended.length === 0) return;
       const codes = Uint8Array.from(ended, (position) => outcomes[position] ?? OUTCOMES.pending);
-      countRecipients(channel, countOutcomes(codes));
+      countRecipients(app, channel, countOutcomes(codes));
       countFailures(codes);
       observeLatencies(
         channel,
