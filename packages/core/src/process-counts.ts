@@ -1,6 +1,12 @@
 import { countForApp } from './app-counts.ts';
 import type { Channel } from './channels.ts';
-import { describeOutcome, type Failure, type OutcomeCounts, type OutcomeName } from './outcomes.ts';
+import {
+  countOutcomes,
+  describeOutcome,
+  type Failure,
+  type OutcomeCounts,
+  type OutcomeName,
+} from './outcomes.ts';
 
 /*
  * Counts the events of a process since its start, for its metrics. The counts belong to the process, like its memory:
@@ -100,6 +106,22 @@ export function countRecipients(
     const count = counts[outcome];
     if (count !== undefined && count > 0) ofChannel[outcome] = (ofChannel[outcome] ?? 0) + count;
   }
+}
+
+/** Counts recipients that have ended in the same way, each by its app. */
+export function countByApp(
+  ended: readonly { app: string | undefined }[],
+  channel: Channel,
+  outcome: FinalOutcome,
+): void {
+  for (const [app, some] of Map.groupBy(ended, (one) => one.app))
+    countRecipients(app, channel, { [outcome]: some.length });
+}
+
+/** Counts recipients of an app that have ended by their outcome bytes, and why those failed that have. */
+export function countEnds(app: string, channel: Channel, codes: Uint8Array): void {
+  countRecipients(app, channel, countOutcomes(codes));
+  countFailures(codes);
 }
 
 /** Counts the reasons of the failed recipients among those that have ended, by their outcome bytes. */

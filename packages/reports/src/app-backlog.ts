@@ -91,6 +91,7 @@ export function createAppBacklog(
   }
 
   return {
+    lookUp,
     /**
      * Measures the pending batches of the apps that have most, and of apps that these hide.
      *

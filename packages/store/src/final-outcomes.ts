@@ -4,13 +4,17 @@ import { failpoint } from '@carillon/core/failpoint';
 import { batchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import {
   addOutcomes,
-  countOutcomes,
   failureMask,
   isOpenOutcome,
   OUTCOMES,
   type OutcomeCounts,
 } from '@carillon/core/outcomes';
-import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
+import {
+  countByApp,
+  countEnds,
+  countRecipients,
+  processCounts,
+} from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
@@ -99,9 +103,8 @@ export async function* iterateBatches(
     yield { id: _id, work, isReported: notify !== undefined };
 }
 
-/** An inbox row whose recipient has an outcome now. */
+/** An inbox row whose recipient has an outcome now; `app` is undefined if it is not known. */
 export interface EndedInboxRow {
-  /** Undefined if it is not known. */
   app: string | undefined;
   rowId: string;
   push: string;
@@ -136,7 +139,8 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
     await writeBits(rows, field);
     if (field === 'got') failpoint('receipt-recorded');
     const removed = await removeRows(inbox, rows);
-    countRemoved(rows.slice(0, removed), field === 'got' ? 'delivered' : 'gone');
+    // Only MQTT has rows. Their number alone is known: if one was gone before, another app's may be counted instead.
+    countByApp(rows.slice(0, removed), 'mqtt', field === 'got' ? 'delivered' : 'gone');
     if (field === 'got') processCounts.inboxRowsAcknowledged += removed;
   }
 
@@ -304,15 +308,6 @@ async function removeRows(
   return deletedCount;
 }
 
-/**
- * Counts rows that a statement has removed, by app. Only deliveries over MQTT have rows. The statement returns their
- * number alone: if a row was gone before, an app's count may be that of another one.
- */
-function countRemoved(rows: readonly EndedInboxRow[], outcome: 'delivered' | 'gone'): void {
-  for (const [app, some] of Map.groupBy(rows, (row) => row.app))
-    countRecipients(app, 'mqtt', { [outcome]: some.length });
-}
-
 /** Closes all open batches of a push that has ended, under a new claim: a worker that held one is fenced off. */
 export async function closeBatches(
   { pushes, batches }: Tables,
@@ -342,10 +337,8 @@ export async function fixOutcomes(
   // Rows before batches: a receipt is in the batch before its row goes.
   const rows = await findRowPositions(tables, push);
   const endContext = { rows, code: OUTCOMES[reason] };
-  const storedPush = await tables.pushes.findOne(
-    { _id: push },
-    { projection: { app: 1, work: 1, 'notify.w': 1 } },
-  );
+  const projection = { app: 1, work: 1, 'notify.w': 1 };
+  const storedPush = await tables.pushes.findOne({ _id: push }, { projection });
   if (storedPush === null) return { counts: {} };
   await writeFinalOutcomes(tables, storedPush, endContext);
   const fixedPush = await tables.pushes.findOne(
@@ -467,8 +460,7 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
     : await pushes.updateOne(filter, update);
   if (modifiedCount !== 1) return;
   const ended = selectEndedByPush(work, outcomes);
-  countRecipients(app, work.channel, countOutcomes(ended));
-  countFailures(ended);
+  countEnds(app, work.channel, ended);
 }
 
 /** Returns the final outcomes of recipients that were not counted when they were stored, or with the removal of their row. */

@@ -56,7 +56,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   batches: { listTokens: [PUSH] },
   fanOuts: { findDue: [10] },
   batchTable: { findDue: [10], measureBacklog: [10] },
-  appBacklog: { measure: [async () => [APP], 1] },
+  appBacklog: { measure: [async () => []], lookUp: [APP, new Date()] },
   backlog: { measure: ['mqtt', 10] },
   deliveryStatus: {
     ...{ statusOfPush: [PUSH], listProviderErrors: [PUSH, 10] },
