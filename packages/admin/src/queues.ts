@@ -1,4 +1,5 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { describeRedisUrl } from '@carillon/core/redis-url';
 import { createAppFiguresReader } from '@carillon/presence/app-figures';
 import { createRedis, type RedisAddress } from '@carillon/presence/redis';
 import { type QueueState, readQueueStates } from '@carillon/queue/queue-states';
@@ -6,6 +7,7 @@ import type { AppBacklog } from '@carillon/reports/app-backlog';
 import type { ChannelBacklog } from '@carillon/reports/backlog';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
+import { AdminError, describeError } from './admin-error.ts';
 
 /** Maximum count of a channel's batches. */
 const MAX_COUNTED = 100_000;
@@ -31,7 +33,7 @@ type BacklogStore = Pick<Store, 'apps' | 'suspensions'> & Pick<Reports, 'appBack
 /**
  * Reads what waits: the jobs in Redis, the batches in MongoDB.
  *
- * @throws if MongoDB or Redis fails
+ * @throws AdminError REDIS_UNREACHABLE; any error of MongoDB
  */
 export async function readQueues(
   store: BacklogStore & Pick<Reports, 'backlog'>,
@@ -39,13 +41,21 @@ export async function readQueues(
 ): Promise<QueuesView> {
   const redis = createRedis(address, 'probe', () => undefined);
   try {
-    await redis.connect();
-    const queues = await readQueueStates(redis);
+    const queues = await redis
+      .connect()
+      .then(() => readQueueStates(redis))
+      .catch((error: unknown) => {
+        const server = describeRedisUrl(address.url);
+        const text = `Redis at ${server} can't be reached: ${describeError(error)}.`;
+        throw new AdminError('REDIS_UNREACHABLE', text);
+      });
     await store.suspensions.refresh();
     const measured = CHANNELS.map(async (channel) => ({
       ...{ channel, ...(await store.backlog.measure(channel, MAX_COUNTED)) },
     }));
-    const { listActive } = createAppFiguresReader(redis);
+    const figures = createAppFiguresReader(redis);
+    // Without Redis apps are missing that another one hides.
+    const listActive = () => figures.listActive().catch(() => []);
     return {
       queues,
       channels: await Promise.all(measured),
