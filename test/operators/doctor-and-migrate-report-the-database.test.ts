@@ -45,7 +45,8 @@ test('due batches that no worker claims, the app with most, and those of no susp
     batch(),
     batch({ _id: 'f'.repeat(31), work: embeddedBatch({ at: new Date() }) }),
   );
-  await insertDocuments(db, 'apps', { _id: APP, account: ACCOUNT, name: 'news' });
+  const app = { _id: APP, account: ACCOUNT, name: 'news', createdAt: anHourAgo() };
+  await insertDocuments(db, 'apps', app);
   const late = expect.stringMatching(
     new RegExp(
       `^2 batches due, the oldest for 36\\d\\d s; most of app ${APP} \\(news\\): 2 pending`,

@@ -60,16 +60,24 @@ export function createSuspensions(db: Db) {
     filter: (): AppFilter => excludeApps([...suspended, ...paused]),
     /** Builds a filter that excludes the documents of suspended accounts alone. */
     filterSuspended: (): AppFilter => excludeApps([...suspended]),
-    /** Reads them every 3 s. Calls `onResumed` when an account was resumed. */
-    startRefreshing(onError: (error: unknown) => void, onResumed?: () => void): void {
+    /**
+     * Reads them now, and every 3 s from then on. Calls `onResumed` when an account was resumed. A process that delivers
+     * waits for the first read.
+     *
+     * @throws if the first read fails
+     */
+    async startRefreshing(
+      onError: (error: unknown) => void,
+      onResumed?: () => void,
+    ): Promise<void> {
       async function refreshAndNotify(): Promise<void> {
         const before = suspended;
         await refresh();
         const hasResumed = [...before].some((app) => !suspended.has(app));
         if (hasResumed) onResumed?.();
       }
-      void refreshAndNotify().catch(onError);
       stopRefreshing ??= startInterval(() => void refreshAndNotify().catch(onError), REFRESH_MS);
+      await refresh();
     },
     stop: (): void => stopRefreshing?.(),
   };

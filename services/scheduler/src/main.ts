@@ -32,7 +32,7 @@ await runService(
     );
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);
-    store.suspensions.startRefreshing(onError);
+    await waitFor('the paused apps in MongoDB', () => store.suspensions.startRefreshing(onError));
     await waitFor('the webhooks in MongoDB', () => store.knownWebhooks.startRefreshing(onError));
     await waitFor('Redis', () => pingRedis(queueRedis(env)));
     const figures = startFigures(queueRedis(env), { log });
