@@ -30,6 +30,10 @@ import { findViolations } from '../support/web-push/accessibility.ts';
 /** The panel of the outcome. It is text because it runs in the page. */
 const SAYS_SENT = "document.querySelector('[role=status] dl')?.innerText.includes('Sent')";
 
+/** The panel of the apps names one as paused. */
+const SHOWS_PAUSED =
+  "document.querySelector('[aria-label=\"Busiest apps\"]')?.innerText.includes('Paused')";
+
 let fixture: ConsoleFixture;
 let stack: Stack;
 let origin: string;
@@ -185,6 +189,26 @@ describe('with providers,', () => {
     await page.goto(`${origin}/apps/${tenant.app}/devices`);
     await waitForText(page, phone.token.slice(0, 4));
     expect(await readText(page)).toMatch(/android\s+FCM/);
+  });
+
+  test('deliveries are paused and resumed in the settings, and the overview shows what waits', async () => {
+    const change = async (button: string, action: string, text: string) => {
+      await page.goto(`${origin}/apps/${tenant.app}?tab=settings`);
+      await click(page, button);
+      await click(page, action);
+      await waitForText(page, text);
+    };
+    const isPaused = async () =>
+      (await runCarillonJson<{ paused: boolean }>(stack.home, 'app', 'show', tenant.app)).paused;
+    await change('Pause deliveries', 'Pause', 'Paused: deliveries wait.');
+    expect(await isPaused()).toBe(true);
+    for (const path of ['', '/queues']) {
+      await page.goto(`${origin}${path}`);
+      await page.waitForFunction(SHOWS_PAUSED);
+      expect(await findViolations(page)).toEqual([]);
+    }
+    await change('Resume deliveries', 'Resume', 'Deliveries are not paused.');
+    expect(await isPaused()).toBe(false);
   });
 
   test('a push is composed with fields of Apple, which are shown, and sent again with it', async () => {

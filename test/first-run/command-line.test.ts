@@ -64,6 +64,14 @@ describe('apps and keys', () => {
   });
 });
 
+test('what waits is listed by queue, by channel and by app', async () => {
+  const { queues, channels } = await sendRequest<Record<string, object[]>>('queues');
+  expect(queues).toContainEqual(expect.objectContaining({ name: 'send', hasWorker: true }));
+  expect(channels).toContainEqual(expect.objectContaining({ channel: 'mqtt' }));
+  const { stdout } = await run('queues');
+  expect(stdout).toMatch(/^QUEUE +WAITING +ACTIVE +DELAYED +OLDEST +WORKER\nsend /);
+});
+
 describe('devices and pushes', () => {
   test('are shown as the API shows them', async () => {
     const { stdout: shown } = await run('--json', 'device', 'show', device.token);
@@ -170,6 +178,7 @@ describe('the exit code', () => {
   test.each([
     ['an unknown account', ['account', 'suspend', UNKNOWN_ID]],
     ['an app of no account', ['app', 'create', 'x', '--account', UNKNOWN_ID]],
+    ['an unknown app to pause', ['app', 'pause', UNKNOWN_ID]],
     ['an unknown app', ['app', 'set', UNKNOWN_ID, '--payload-limit', '5']],
     ['keys of no app', ['key', 'list', '--app', UNKNOWN_ID]],
     ['an unknown key', ['key', 'revoke', UNKNOWN_ID]],

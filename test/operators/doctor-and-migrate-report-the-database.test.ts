@@ -35,7 +35,7 @@ test('the disk that MongoDB writes to', async () => {
   expect(await find('mongodb disk space')).toMatchObject({ detail });
 });
 
-test('due batches that no worker claims, except those of suspended accounts', async () => {
+test('due batches that no worker claims, the app with most, and those of no suspended account', async () => {
   const { db } = database;
   await insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }));
   expect(await find('backlog')).toMatchObject({ ok: true, detail: 'no batch is due' });
@@ -45,11 +45,21 @@ test('due batches that no worker claims, except those of suspended accounts', as
     batch(),
     batch({ _id: 'f'.repeat(31), work: embeddedBatch({ at: new Date() }) }),
   );
-  const late = expect.stringMatching(/^2 batches due, the oldest for 36\d\d s/);
+  const app = { _id: APP, account: ACCOUNT, name: 'news', createdAt: anHourAgo() };
+  await insertDocuments(db, 'apps', app);
+  const late = expect.stringMatching(
+    new RegExp(
+      `^2 batches due, the oldest for 36\\d\\d s; most of app ${APP} \\(news\\): 2 pending`,
+    ),
+  );
   expect(await find('backlog')).toMatchObject({ ok: false, detail: late });
-  await insertDocuments(db, 'apps', { _id: APP, account: ACCOUNT });
+  expect(await database.runJson('app', 'pause', APP)).toMatchObject({ paused: true });
+  const held = `no batch is due; most of app ${APP} (news, paused): 2 pending`;
+  expect(await find('backlog')).toMatchObject({ ok: true, detail: held });
+  expect(await database.runJson('app', 'resume', APP)).toMatchObject({ paused: false });
+  expect(await find('backlog')).toMatchObject({ ok: false, detail: late });
   await insertDocuments(db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
-  expect(await find('backlog')).toMatchObject({ ok: true });
+  expect(await find('backlog')).toMatchObject({ ok: true, detail: 'no batch is due' });
 });
 
 test('credentials that a provider refuses, as long as it does', async () => {

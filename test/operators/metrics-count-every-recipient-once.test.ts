@@ -27,6 +27,9 @@ const LABEL_VALUE = /^[\w .:/+-]{1,64}$/;
 /** A batch of which one recipient waits. */
 const BATCH = 60;
 const WAIT = { as: 'TooManyRequests', headers: { 'retry-after': '3' } };
+/** The one metric whose label is an id: that of each of the ten apps with the largest backlog. */
+const OF_APPS = 'carillon_app_pending_batches';
+const APP_ID = /^[0-9a-f]{24}$/;
 const HOSTILE = `hostile"}\\ ${randomUUID()}`;
 
 let fixture: ProviderFixture;
@@ -196,6 +199,7 @@ test('so do the figures of the console, with the reasons of failures', async () 
     receipts: 2,
     gateways: [{ gateway: expect.any(String), online: expect.any(Number) }],
     channels: ['apns', 'fcm', 'mqtt', 'web-push'],
+    apps: { [tenant.app]: { accepted: pushes.length, delivered: 4, sent: IPHONES + 5, failed: 1 } },
   });
   expect(figures.gateways[0]?.online).toBeGreaterThanOrEqual(2);
 });
@@ -316,7 +320,7 @@ async function callHostile(path: string, method = 'GET'): Promise<void> {
   await response.arrayBuffer();
 }
 
-test('no label has a token, a key, an id, or a name that a client chose', async () => {
+test('no label has a token, a key, a name that a client chose, or an id but that of an app with a backlog', async () => {
   const { token } = await fleet.offline();
   const topic = `topic-${randomUUID()}`;
   await tenant.api('POST', '/topics/subscribe', { token, topics: [topic] });
@@ -331,12 +335,15 @@ test('no label has a token, a key, an id, or a name that a client chose', async 
   const values = new Set(
     scrapes.flatMap(({ samples }) =>
       samples
-        .filter(({ name }) => name.startsWith('carillon_'))
+        .filter(({ name }) => name.startsWith('carillon_') && name !== OF_APPS)
         .flatMap(({ labels }) => Object.values(labels)),
     ),
   );
   expect([...values].filter((value) => !LABEL_VALUE.test(value))).toEqual([]);
   expect([...values].filter((value) => secrets.some((text) => value.includes(text)))).toEqual([]);
+  const ofApps = scrapes.flatMap(({ samples }) => samples.filter(({ name }) => name === OF_APPS));
+  for (const { labels } of ofApps) expect(labels).toEqual({ app: expect.stringMatching(APP_ID) });
+  expect(ofApps.length).toBeLessThanOrEqual(10);
   // The stack has been through much, and a set that grew with it would be longer.
   expect(values.size).toBeLessThan(150);
 });

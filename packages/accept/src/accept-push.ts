@@ -6,7 +6,7 @@ import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
 import { canonicalizeJson } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
-import { processCounts } from '@carillon/core/process-counts';
+import { countAccepted } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
 import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
@@ -164,7 +164,7 @@ export async function acceptPush(
   });
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
-  processCounts.pushesAccepted += 1;
+  countAccepted(app);
   if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
   else void enqueuePush(producers, push);
   return createResponse(push, failed, isWarned);

@@ -106,7 +106,7 @@ async function pushToOneOffline(): Promise<void> {
   const [row] = await store.inbox.listRows(token);
   const notify = row?.notify && { notify: true as const };
   await store.receipts.record([
-    { rowId: `${token}:${id}`, push: id, work: id, position: 0, ...notify },
+    { app: 'app', rowId: `${token}:${id}`, push: id, work: id, position: 0, ...notify },
   ]);
   await complete(id);
 }

@@ -29,6 +29,7 @@ export type AdminErrorCode =
   | 'CONCURRENT_CHANGE'
   /** The only owner that is left: without it the operators could not be managed. */
   | 'LAST_OWNER'
+  | 'REDIS_UNREACHABLE'
   | 'SANDBOX_UNREACHABLE';
 
 /** Inputs that an error can name, so that each user interface points to its own option or form field. */

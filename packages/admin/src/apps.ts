@@ -71,6 +71,22 @@ export async function updateAppSettings(
   throw new AdminError('NAME_TAKEN', 'This bundle id or host name belongs to another app.');
 }
 
+/**
+ * Pauses an app or ends its pause. Deliveries of a paused app wait; its pushes are accepted and expire as always, and
+ * what the inboxes of its devices hold already is replayed. Processes know within seconds.
+ *
+ * @throws AdminError APP_NOT_FOUND
+ */
+export async function setAppPaused(
+  { apps }: Pick<Store, 'apps'>,
+  id: string,
+  paused: boolean,
+): Promise<AppView> {
+  const app = await (paused ? apps.pause(id) : apps.resume(id));
+  if (app === undefined) throw new AdminError('APP_NOT_FOUND', `There is no app ${id}.`);
+  return toAppView(app);
+}
+
 function toAppView(app: AppDocument) {
   return {
     id: app._id,
@@ -90,6 +106,8 @@ function toAppView(app: AppDocument) {
     fcmNotification: app.fcmNotification ?? false,
     bundleIds: app.bundleIds ?? [],
     webHosts: app.webHosts ?? [],
+    /** Its deliveries wait. */
+    paused: app.pausedAt !== undefined,
     createdAt: app.createdAt.toISOString(),
   };
 }

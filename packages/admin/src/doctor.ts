@@ -5,10 +5,12 @@ import { inspectRedis } from '@carillon/presence/inspect-redis';
 import type { RedisAddress } from '@carillon/presence/redis';
 import type { RedisNode } from '@carillon/presence/redis-topology';
 import { fetchUnservedAges } from '@carillon/queue/unserved-queues';
+import { createReports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
 import { checkFcmUse } from './fcm-use.ts';
+import { listPendingApps, type PendingApp } from './queues.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
 /**
@@ -226,21 +228,36 @@ function checkClock({ clock }: Pick<Store, 'clock'>): string {
   );
 }
 
-async function checkBacklog({
-  batchTable,
-  suspensions,
-  clock,
-}: Pick<Store, 'batchTable' | 'suspensions' | 'clock'>): Promise<string> {
+async function checkBacklog(
+  store: Pick<Store, 'db' | 'apps' | 'batchTable' | 'suspensions' | 'clock'>,
+): Promise<string> {
+  const { batchTable, suspensions, clock } = store;
   await suspensions.refresh();
   const { due, oldest } = await batchTable.measureBacklog(MAX_COUNTED);
-  if (oldest === undefined) return 'no batch is due';
+  // Without the app the finding is worth as much as it was.
+  const largest = await findLargest(store).catch(() => undefined);
+  // Pending are also the batches that workers have, which are not due.
+  if (oldest === undefined) return `no batch is due${largest?.paused ? describeApp(largest) : ''}`;
   const oldestAgeMs = Math.max(0, clock.now() - oldest.getTime());
   const count = due >= MAX_COUNTED ? `${due} or more` : due;
-  const summary = `${count} ${due === 1 ? 'batch' : 'batches'} due, the oldest for ${Math.round(oldestAgeMs / 1_000)} s`;
+  const summary = `${count} ${due === 1 ? 'batch' : 'batches'} due, the oldest for ${Math.round(oldestAgeMs / 1_000)} s${largest === undefined ? '' : describeApp(largest)}`;
   if (oldestAgeMs < MAX_BACKLOG_AGE_MS) return summary;
   throw new Error(
     `${summary}; check that the scheduler and the delivery workers run, and read their logs`,
   );
+}
+
+/** Finds the app with the most pending batches, paused apps included. */
+async function findLargest(
+  store: Pick<Store, 'db' | 'apps' | 'suspensions' | 'clock'>,
+): Promise<PendingApp | undefined> {
+  const { appBacklog } = createReports(store);
+  return (await listPendingApps({ ...store, appBacklog }, async () => [], 1))[0];
+}
+
+function describeApp({ app, name, pending, isAtLeast, paused }: PendingApp): string {
+  const count = isAtLeast ? `${pending} or more` : pending;
+  return `; most of app ${app} (${name}${paused ? ', paused' : ''}): ${count} pending`;
 }
 
 async function checkRejectedCredentials({

@@ -1,5 +1,12 @@
+import { countForApp } from './app-counts.ts';
 import type { Channel } from './channels.ts';
-import { describeOutcome, type Failure, type OutcomeCounts, type OutcomeName } from './outcomes.ts';
+import {
+  countOutcomes,
+  describeOutcome,
+  type Failure,
+  type OutcomeCounts,
+  type OutcomeName,
+} from './outcomes.ts';
 
 /*
  * Counts the events of a process since its start, for its metrics. The counts belong to the process, like its memory:
@@ -73,8 +80,23 @@ export const processCounts = {
   batched: batched as ReadonlyMap<BatchedOperation, Readonly<BatchedCounts>>,
 };
 
-/** Counts recipients that have ended; `pending` and `inbox` are no ends and are left out. */
-export function countRecipients(channel: Channel, counts: OutcomeCounts): void {
+/** Counts a push of an app that was accepted. */
+export function countAccepted(app: string): void {
+  processCounts.pushesAccepted += 1;
+  countForApp(app, { accepted: 1 });
+}
+
+/**
+ * Counts recipients that have ended; `pending` and `inbox` are no ends and are left out.
+ *
+ * @param app undefined if it is not known
+ */
+export function countRecipients(
+  app: string | undefined,
+  channel: Channel,
+  counts: OutcomeCounts,
+): void {
+  countForApp(app, counts);
   let ofChannel = recipients.get(channel);
   if (ofChannel === undefined) {
     ofChannel = {};
@@ -84,6 +106,22 @@ export function countRecipients(channel: Channel, counts: OutcomeCounts): void {
     const count = counts[outcome];
     if (count !== undefined && count > 0) ofChannel[outcome] = (ofChannel[outcome] ?? 0) + count;
   }
+}
+
+/** Counts recipients that have ended in the same way, each by its app. */
+export function countByApp(
+  ended: readonly { app: string | undefined }[],
+  channel: Channel,
+  outcome: FinalOutcome,
+): void {
+  for (const [app, some] of Map.groupBy(ended, (one) => one.app))
+    countRecipients(app, channel, { [outcome]: some.length });
+}
+
+/** Counts recipients of an app that have ended by their outcome bytes, and why those failed that have. */
+export function countEnds(app: string, channel: Channel, codes: Uint8Array): void {
+  countRecipients(app, channel, countOutcomes(codes));
+  countFailures(codes);
 }
 
 /** Counts the reasons of the failed recipients among those that have ended, by their outcome bytes. */

@@ -1,3 +1,10 @@
+import {
+  type AppCounts,
+  addAppCounts,
+  MAX_COUNTED_APPS,
+  OTHER_APPS,
+  takeAppCounts,
+} from '@carillon/core/app-counts';
 import { processCounts } from '@carillon/core/process-counts';
 import { FIELDS, MINUTE_MS } from './figures.ts';
 
@@ -11,14 +18,19 @@ export interface Delta {
   /** Time of their collection, by the monotonic clock. */
   at: number;
   fields: Map<string, number>;
+  /** Counts of each app. */
+  apps: Map<string, AppCounts>;
 }
 
 /** Collects the increase of totals, by minute. */
 export function createDeltas(readAll: () => Iterable<readonly [field: string, total: number]>) {
   const collected = new Map<string, number>();
   let waiting: Delta[] = [];
+  const limitApp = createAppLimit();
   return {
     collect(): void {
+      const apps = new Map<string, AppCounts>();
+      for (const [app, counts] of takeAppCounts()) addAppCounts(apps, limitApp(app), counts);
       const fields = new Map<string, number>();
       for (const [field, total] of readAll()) {
         const growth = total - (collected.get(field) ?? 0);
@@ -26,15 +38,15 @@ export function createDeltas(readAll: () => Iterable<readonly [field: string, to
         fields.set(field, growth);
         collected.set(field, total);
       }
-      if (fields.size === 0) return;
+      if (fields.size === 0 && apps.size === 0) return;
       const at = performance.now();
       const last = waiting.at(-1);
-      if (last !== undefined && at - last.at < MINUTE_MS) addFields(last.fields, fields);
-      else waiting.push({ at, fields });
+      if (last !== undefined && at - last.at < MINUTE_MS) addDelta(last, { fields, apps });
+      else waiting.push({ at, fields, apps });
       const [oldest, next] = waiting;
       if (waiting.length <= MAX_WAITING_MINUTES || oldest === undefined) return;
       waiting.shift();
-      if (next !== undefined) addFields(next.fields, oldest.fields);
+      if (next !== undefined) addDelta(next, oldest);
     },
     take(): Delta[] {
       const taken = waiting;
@@ -44,8 +56,21 @@ export function createDeltas(readAll: () => Iterable<readonly [field: string, to
   };
 }
 
-function addFields(to: Map<string, number>, from: ReadonlyMap<string, number>): void {
-  for (const [field, n] of from) to.set(field, (to.get(field) ?? 0) + n);
+function addDelta(to: Delta, { fields, apps }: Omit<Delta, 'at'>): void {
+  for (const [field, n] of fields) to.fields.set(field, (to.fields.get(field) ?? 0) + n);
+  for (const [app, counts] of apps) addAppCounts(to.apps, app, counts);
+}
+
+/** Limits the names of one minute, so that the hash of a minute stays small however many apps there are. */
+function createAppLimit(): (app: string) => string {
+  let names = new Set<string>();
+  let since = performance.now();
+  return (app) => {
+    if (performance.now() - since >= MINUTE_MS) [names, since] = [new Set(), performance.now()];
+    if (names.size >= MAX_COUNTED_APPS && !names.has(app)) return OTHER_APPS;
+    names.add(app);
+    return app;
+  };
 }
 
 /** Keeps the values of gauges, and which of them are to be written. */

@@ -1,6 +1,8 @@
 import { startInterval } from '@carillon/core/intervals';
 import { resultWithin } from '@carillon/core/with-timeout';
-import { type BacklogFigures, encodeBacklog, FIELDS } from './figures.ts';
+import { createAppFiguresReader } from './app-figures.ts';
+import { type AppBacklogFigures, type BacklogFigures, encodeBacklog, FIELDS } from './figures.ts';
+
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
 import { createFiguresSender } from './figures-sender.ts';
 import { createRedis, type RedisAddress } from './redis.ts';
@@ -23,8 +25,11 @@ export interface FiguresOptions {
   intervalMs?: number;
 }
 
-/** Reads the pending work; undefined if that fails. */
-type ReadBacklog = () => Promise<readonly BacklogFigures[] | undefined>;
+/** Reads the pending work by channel and by app; a result is undefined if that fails. */
+interface BacklogReads {
+  channels(): Promise<readonly BacklogFigures[] | undefined>;
+  apps(): Promise<readonly AppBacklogFigures[] | undefined>;
+}
 
 /**
  * Adds the counts of this process (`core/process-counts`) to the figures in Redis, every 5 s in one command, and only
@@ -41,27 +46,35 @@ export function startFigures(
   const sender = createFiguresSender(redis);
   const counters = createDeltas(() => readTotals(readBuckets()));
   const gauges = createGauges();
-  let readBacklog: ReadBacklog | undefined;
+  let readBacklog: BacklogReads | undefined;
   let isBacklogReader = false;
+  /** Pending work by app that is to be written, as JSON. */
+  let appBacklog: string | undefined;
 
   async function flush(): Promise<void> {
     counters.collect();
     if (redis.status !== 'ready') return;
     await sender.resend();
-    const values = gauges.takeDue();
+    const fields = gauges.takeDue();
     const deltas = counters.take();
     // A scheduler checks each time for a viewer.
     const canReadBacklog = readBacklog !== undefined;
-    if (deltas.length === 0 && Object.keys(values).length === 0 && !canReadBacklog) return;
-    isBacklogReader = await sender.send(deltas, values, canReadBacklog);
+    if (deltas.length === 0 && Object.keys(fields).length === 0 && !canReadBacklog) return;
+    isBacklogReader = await sender.send(deltas, { fields, appBacklog }, canReadBacklog);
+    appBacklog = undefined;
   }
 
   async function updateBacklog(): Promise<void> {
     if (!isBacklogReader || readBacklog === undefined) return;
-    const reading = readBacklog().catch(report);
-    const channels = await resultWithin(reading, BACKLOG_TIMEOUT_MS, undefined);
+    const within = <T>(reading: Promise<T>) =>
+      resultWithin(reading.catch(report), BACKLOG_TIMEOUT_MS, undefined);
+    const [channels, apps] = await Promise.all([
+      within(readBacklog.channels()),
+      within(readBacklog.apps()),
+    ]);
     for (const backlog of channels ?? [])
       gauges.set(FIELDS.backlog(backlog.channel), encodeBacklog(backlog));
+    if (apps !== undefined) appBacklog = JSON.stringify(apps);
   }
 
   async function tick(): Promise<void> {
@@ -79,8 +92,10 @@ export function startFigures(
     /** Adds the number of connected devices of a gateway; `read` is called every 5 s. */
     reportOnline: (gateway: string, read: () => number): void =>
       gauges.watch(FIELDS.online(gateway), () => String(read())),
+    /** Lists the apps that have accepted pushes in the last hour; rejects if Redis fails. */
+    listActiveApps: createAppFiguresReader(redis).listActive,
     /** Adds the pending work; `read` is called every 5 s while there is a viewer, in one scheduler of all. */
-    reportBacklog(read: ReadBacklog): void {
+    reportBacklog(read: BacklogReads): void {
       readBacklog = read;
     },
     /** Sends the last counts, for at most 500 ms, and closes the connection. */

@@ -8,6 +8,10 @@ import { hashTag, type Redis } from './redis.ts';
 
 /** TTL of the hash of a minute. */
 export const FIGURES_TTL_SECONDS = 86_400;
+/** TTL of the hash of the apps in a minute: viewers read one hour of them. */
+export const APPS_TTL_SECONDS = 3_900;
+/** TTL of the pending work by app, which a scheduler writes every 5 s while there is a viewer. */
+export const APP_BACKLOG_TTL_SECONDS = 15;
 /** TTL of the `watched` key: the figures count as watched for this long after a viewer was seen. */
 export const WATCHED_TTL_SECONDS = 15;
 /** Maximum age of a gauge. An older one belongs to a process that has ended or can't reach Redis. */
@@ -27,6 +31,10 @@ export function createFiguresKeys(redis: Redis) {
     backlogReader: `${group}:backlog-reader`,
     /** Hash of a minute. */
     minute: (minute: number): string => `${group}:${minute}`,
+    /** Hash of the apps in a minute. */
+    apps: (minute: number): string => `${group}:apps:${minute}`,
+    /** Pending work by app, as JSON. */
+    appBacklog: `${group}:app-backlog`,
     /** Number of the last write that was added for a process. */
     applied: (writer: string): string => `${group}:applied:${writer}`,
   };
@@ -49,6 +57,15 @@ export interface BacklogFigures {
   pending: number;
   oldestMs: number;
   deferred: number;
+}
+
+/** Pending work of one app. */
+export interface AppBacklogFigures {
+  app: string;
+  pending: number;
+  /** True if `pending` is a lower bound: counting it exactly would read too much. */
+  isAtLeast: boolean;
+  oldestMs: number;
 }
 
 /** Devices that are connected to one gateway. */

@@ -1,5 +1,10 @@
 import { failureCode } from '@carillon/core/outcomes';
-import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
+import {
+  countAccepted,
+  countFailures,
+  countRecipients,
+  processCounts,
+} from '@carillon/core/process-counts';
 import { startFigures } from '../src/figures-writer.ts';
 
 // Adds counts of its own to the figures, which `figures-of-all-processes-add-up` starts as another process.
@@ -12,8 +17,8 @@ const figures = startFigures(
   },
 );
 figures.reportOnline('gateway-1', () => 12);
-processCounts.pushesAccepted += 4;
-countRecipients('mqtt', { delivered: 1 });
+for (let n = 0; n < 4; n += 1) countAccepted(n < 3 ? 'app-1' : 'app-2');
+countRecipients('app-1', 'mqtt', { delivered: 1 });
 countFailures(Uint8Array.of(failureCode('wrong-credential'), 2));
 process.once('message', async () => {
   processCounts.pushesAccepted += 1;

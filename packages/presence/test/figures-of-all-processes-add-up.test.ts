@@ -1,20 +1,26 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
-import { countRecipients, processCounts } from '@carillon/core/process-counts';
+import { isDeepStrictEqual } from 'node:util';
+import { type AppCounts, OTHER_APPS, takeAppCounts } from '@carillon/core/app-counts';
+import { countAccepted, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { createDataFolder } from '../../../test/support/data-folder.ts';
 import { until } from '../../../test/support/until.ts';
+import { createAppFiguresReader, sumAppMinutes } from '../src/app-figures.ts';
 import { createFiguresReader, type FiguresSnapshot } from '../src/figures-reader.ts';
 import { startFigures } from '../src/figures-writer.ts';
 import { createRedis, type Redis } from '../src/redis.ts';
 import { freePort, startServer, type TestServer } from './start-server.ts';
+
+const APP_BACKLOG = { app: 'app-1', pending: 7, isAtLeast: true, oldestMs: 900 };
 
 let folder: string;
 let port: number;
 let server: TestServer;
 let redis: Redis;
 let reader: ReturnType<typeof createFiguresReader>;
+let appReader: ReturnType<typeof createAppFiguresReader>;
 let writers: ReturnType<typeof startFigures>[];
 let warnings: number;
 
@@ -39,6 +45,8 @@ beforeAll(async () => {
 beforeEach(async () => {
   await redis.flushall();
   processCounts.pushesAccepted = 0;
+  takeAppCounts();
+  appReader = createAppFiguresReader(redis);
   [writers, warnings] = [[], 0];
 });
 afterEach(() => Promise.all(writers.map((writer) => writer.stop())));
@@ -93,7 +101,7 @@ test('the figures of two processes add up, the last counts of a process included
   try {
     await startWriter();
     processCounts.pushesAccepted += 3;
-    countRecipients('mqtt', { delivered: 2 });
+    countRecipients('app-1', 'mqtt', { delivered: 2 });
     const snapshot = await readUntil(
       (read) => accepted(read) === 7 && read.gateways[0]?.online === 12,
     );
@@ -155,6 +163,57 @@ test('a stop does not wait until a frozen Redis has responded, or a command has 
   await until(async () => (await countConnections()) === 1);
 });
 
+/** Reads the counts by app of the last hour. */
+const readApps = async (): Promise<Record<string, AppCounts>> =>
+  Object.fromEntries(sumAppMinutes((await appReader.read()).minutes));
+
+test('the counts of an app add up over processes, and are kept for an hour', async () => {
+  const file = new URL('./counting-process.ts', import.meta.url);
+  const other = fork(file, [`redis://127.0.0.1:${port}`], { execArgv: [] });
+  const exited = once(other, 'exit');
+  await startWriter();
+  for (let n = 0; n < 2; n += 1) countAccepted('app-1');
+  countRecipients('app-1', 'apns', { sent: 5, failed: 2, gone: 9, pending: 1 });
+  countRecipients(undefined, 'mqtt', { delivered: 1 });
+  const expected = {
+    'app-1': { accepted: 5, delivered: 1, sent: 5, failed: 2 },
+    'app-2': { accepted: 1 },
+    [OTHER_APPS]: { delivered: 1 },
+  };
+  await until(async () => isDeepStrictEqual(await readApps(), expected));
+  // What the reader has kept is what Redis has.
+  const again = createAppFiguresReader(redis);
+  expect(Object.fromEntries(sumAppMinutes((await again.read()).minutes))).toEqual(expected);
+  // The app that has ended least of its pushes comes first.
+  expect(await appReader.listActive()).toEqual(['app-2', 'app-1']);
+  const [key = ''] = await redis.keys('figures:apps:*');
+  expect(await redis.ttl(key)).toBeGreaterThan(3_600);
+  expect(await redis.ttl(key)).toBeLessThanOrEqual(3_900);
+  other.send('stop');
+  await exited;
+});
+
+test('a process names a thousand apps in a minute, and the rest adds up', async () => {
+  const count = (from: number, to: number) => {
+    for (let n = from; n < to; n += 1) countAccepted(`app-${n}`);
+  };
+  await startWriter();
+  count(0, 700);
+  await untilAccepted(700);
+  count(600, 1_300);
+  await untilAccepted(1_400);
+  count(0, 1);
+  await untilAccepted(1_401);
+  const apps = await readApps();
+  expect(Object.keys(apps)).toHaveLength(1_001);
+  expect(apps['app-0']).toEqual({ accepted: 2 });
+  expect(apps['app-699']).toEqual({ accepted: 2 });
+  expect(apps['app-1299']).toBeUndefined();
+  expect(apps[OTHER_APPS]).toEqual({ accepted: 300 });
+  const [key = ''] = await redis.keys('figures:[0-9]*');
+  expect(await redis.hlen(key)).toBeLessThan(10);
+});
+
 test('a process that has nothing to add sends no command', async () => {
   await startWriter();
   await redis.config('RESETSTAT');
@@ -168,9 +227,12 @@ test('a process that has nothing to add sends no command', async () => {
 test('the backlog is read only while a viewer watches, and by one scheduler', async () => {
   const reads = [0, 0];
   for (const [index, writer] of [await startWriter(), await startWriter()].entries())
-    writer.reportBacklog(async () => {
-      reads[index] = (reads[index] ?? 0) + 1;
-      return [{ channel: 'apns', pending: 40, oldestMs: 1_500, deferred: 2 }];
+    writer.reportBacklog({
+      channels: async () => {
+        reads[index] = (reads[index] ?? 0) + 1;
+        return [{ channel: 'apns', pending: 40, oldestMs: 1_500, deferred: 2 }];
+      },
+      apps: async () => [APP_BACKLOG],
     });
   const untilWrites = async (more: number) => {
     const before = await countWrites();
@@ -185,6 +247,8 @@ test('the backlog is read only while a viewer watches, and by one scheduler', as
   expect(snapshot.channels).toEqual([
     { channel: 'apns', pending: 40, oldestMs: 1_500, deferred: 2 },
   ]);
+  expect((await appReader.read()).backlog).toEqual([APP_BACKLOG]);
+  expect(await redis.ttl('figures:app-backlog')).toBeLessThanOrEqual(15);
   await untilWrites(10);
   expect(reads.filter((count, index) => count > (unwatched[index] ?? 0))).toHaveLength(1);
 });

@@ -6,7 +6,7 @@ import type { Suspensions } from '@carillon/store/suspensions';
 import type { Collection, Db, Document } from 'mongodb';
 
 /** Maximum duration of one count, which a long backlog of suspended accounts would lengthen. */
-const COUNT_TIMEOUT_MS = 2_000;
+export const COUNT_TIMEOUT_MS = 2_000;
 
 /** Batches of one channel that are not closed. */
 export interface ChannelBacklog {
@@ -19,10 +19,24 @@ export interface ChannelBacklog {
 }
 
 /** One kind of batches: those of a collection in some states. All its fields are in the index. */
-interface BatchSet {
+export interface BatchSet {
   collection: Collection;
   filter: Document;
   hint: Document;
+}
+
+/** The kinds of batches that are not closed. */
+export function openBatchSets(db: Db): Record<'embedded' | 'ready' | 'waiting', BatchSet> {
+  const batches = { collection: db.collection('batches'), hint: DUE_BATCHES_INDEX };
+  return {
+    embedded: {
+      collection: db.collection('pushes'),
+      filter: { 'work.state': 'ready', state: 'open' },
+      hint: DUE_PUSHES_INDEX,
+    },
+    ready: { ...batches, filter: { 'work.state': 'ready' } },
+    waiting: { ...batches, filter: { 'work.state': 'waiting' } },
+  };
 }
 
 /**
@@ -31,17 +45,10 @@ interface BatchSet {
  * Pending are the batches that are due within a lease: a claimed batch is due when its lease ends, so work in progress
  * counts until it is settled. Batches that a push has not released yet count as well, once the push is due. Subscribers
  * of a topic that its fan-out has not read yet are in no batch; they become batches as the earlier ones are closed.
- * Batches of suspended accounts count nowhere: no worker may claim them.
+ * Batches of suspended accounts and paused apps count nowhere: no worker may claim them.
  */
 export function createBacklog(db: Db, clock: Clock, suspensions: Pick<Suspensions, 'filter'>) {
-  const embedded: BatchSet = {
-    collection: db.collection('pushes'),
-    filter: { 'work.state': 'ready', state: 'open' },
-    hint: DUE_PUSHES_INDEX,
-  };
-  const batches = { collection: db.collection('batches'), hint: DUE_BATCHES_INDEX };
-  const ready: BatchSet = { ...batches, filter: { 'work.state': 'ready' } };
-  const waiting: BatchSet = { ...batches, filter: { 'work.state': 'waiting' } };
+  const { embedded, ready, waiting } = openBatchSets(db);
 
   return {
     /**

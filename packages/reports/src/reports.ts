@@ -1,4 +1,5 @@
 import type { Store } from '@carillon/store/store';
+import { createAppBacklog } from './app-backlog.ts';
 import { createBacklog } from './backlog.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDeviceOverviews } from './device-overviews.ts';
@@ -22,6 +23,7 @@ export function createReports({
   suspensions,
 }: Pick<Store, 'db' | 'clock' | 'suspensions'>) {
   return {
+    appBacklog: createAppBacklog(db, clock, suspensions),
     backlog: createBacklog(db, clock, suspensions),
     deliveryStatus: createDeliveryStatus(db),
     deviceOverviews: createDeviceOverviews(db, clock),

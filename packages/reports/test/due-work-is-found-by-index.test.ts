@@ -1,3 +1,4 @@
+import { CHANNELS } from '@carillon/core/channels';
 import { batchId } from '@carillon/core/ids';
 import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
 import { beforeEach, expect, test } from '@jest/globals';
@@ -82,6 +83,43 @@ test('the oldest age is that of a batch without a worker, released or not', asyn
   expect(await oldestHours()).toBe(3);
 });
 
+/** Measures the pending batches by app, with a bound of the batches read of each kind. */
+const measureApps = (limit?: number, active: string[] = []) =>
+  store.appBacklog.measure(async () => active, limit);
+
+test('pending batches are counted by app, over all channels, those with most first', async () => {
+  expect(await measureApps()).toEqual([]);
+  await insertPush({ at: anHourAgo() }, { app: 'other' });
+  for (const insert of [insertBatch, insertPush]) {
+    for (const channel of ['mqtt', 'fcm'] as const) await insert({ channel });
+    await insert({ at: inAnHour() });
+    await insert({ state: 'closed' });
+  }
+  await insertBatch({ state: 'waiting' });
+  const [most, other, ...others] = await measureApps();
+  expect(most).toMatchObject({ app: APP, pending: 5, isAtLeast: false });
+  expect(other).toMatchObject({ app: 'other', pending: 1, isAtLeast: false });
+  expect(Math.round((other?.oldestMs ?? 0) / HOUR_MS)).toBe(1);
+  expect(others).toEqual([]);
+});
+
+test('an app with more batches than are read hides no app that was active', async () => {
+  for (let n = 0; n < 6; n += 1) await insertPush({ at: anHourAgo() });
+  await insertPush({}, { app: 'beside' });
+  await insertPush({ state: 'closed' }, { app: 'beside', state: 'finished' });
+  await insertBatch({}, { app: 'large push', from: 'a', to: 'b' });
+  await insertPush({}, { app: 'inactive' });
+  const active = ['beside', 'large push', APP, 'done'];
+  const found = await measureApps(4, active);
+  expect(found).toEqual([
+    { app: APP, pending: 4, isAtLeast: true, oldestMs: expect.any(Number) },
+    { app: 'large push', pending: 1, isAtLeast: false, oldestMs: expect.any(Number) },
+    { app: 'beside', pending: 1, isAtLeast: false, oldestMs: expect.any(Number) },
+  ]);
+  const neverAsked = () => Promise.reject(new Error('the active apps were listed'));
+  expect(await store.appBacklog.measure(neverAsked, 10)).toHaveLength(4);
+});
+
 test('batches of suspended accounts are not counted', async () => {
   for (const insert of [insertBatch, insertPush]) {
     await insert({});
@@ -92,6 +130,26 @@ test('batches of suspended accounts are not counted', async () => {
   await insertDocuments(under.db, 'accounts', { _id: ACCOUNT, suspendedAt: anHourAgo() });
   await store.suspensions.refresh();
   expect(await measure()).toMatchObject({ pending: 2, deferred: 0 });
+  expect(await measureApps()).toMatchObject([{ app: 'other', pending: 2 }]);
+});
+
+test('batches of a paused app are counted by app, and in no channel', async () => {
+  for (const insert of [insertBatch, insertPush]) {
+    await insert({});
+    await insert({}, { app: 'other' });
+  }
+  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
+  await store.apps.pause(APP);
+  await store.suspensions.refresh();
+  expect(await measure()).toMatchObject({ pending: 2 });
+  const counted = { [APP]: 2, other: 2 };
+  const countByApp = async () =>
+    Object.fromEntries((await measureApps()).map(({ app, pending }) => [app, pending]));
+  expect(await countByApp()).toEqual(counted);
+  await store.apps.resume(APP);
+  await store.suspensions.refresh();
+  expect(await measure()).toMatchObject({ pending: 4 });
+  expect(await countByApp()).toEqual(counted);
 });
 
 test('a count stops at its limit', async () => {
@@ -120,6 +178,17 @@ test.each(['with a suspended account', 'without'])('no document is read, %s', as
     expect(read).toMatchObject({ docsExamined: 0 });
     // The index leads to the channel: other channels' batches cost nothing.
     expect(read.keysExamined).toBeLessThanOrEqual(4);
+  }
+});
+
+test.each([100, 2])('counting by app reads no document, at most %d entries', async (limit) => {
+  for (let n = 0; n < 9; n += 1)
+    for (const insert of [insertBatch, insertPush]) await insert({}, { app: `app ${n % 3}` });
+  const reads = await profileReads(() => measureApps(limit));
+  expect(reads).toHaveLength(3 * CHANNELS.length);
+  for (const { docsExamined, keysExamined } of reads) {
+    expect(docsExamined).toBe(0);
+    expect(keysExamined).toBeLessThanOrEqual(Math.min(9, limit) + 1);
   }
 });
 
@@ -219,7 +288,7 @@ test.each(Object.entries(DUE))('%s is due', async (_, { collection, document }) 
   expect(await countDue()).toBe(1);
 });
 
-test('work that is not due, claimed, done, or of a suspended account is none', async () => {
+test('work that is not due, claimed, done, or of a suspended account or a paused app is none', async () => {
   const idOf = (n: number) => `0190000000000000000000${n.toString().padStart(2, '0')}`;
   await insertDocuments(
     under.db,
@@ -237,4 +306,11 @@ test('work that is not due, claimed, done, or of a suspended account is none', a
   await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
   await store.suspensions.refresh();
   expect(await countDue()).toBe(0);
+  await under.db.collection('accounts').deleteMany({});
+  await store.apps.pause(APP);
+  await store.suspensions.refresh();
+  expect(await countDue()).toBe(0);
+  await store.apps.resume(APP);
+  await store.suspensions.refresh();
+  expect(await countDue()).toBe(1);
 });

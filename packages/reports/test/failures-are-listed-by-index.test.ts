@@ -135,7 +135,8 @@ test('a recipient whose inbox was full is listed when the fallback has not reach
   await deliver(store, push, { [refused]: OUTCOMES.offered, [sent]: OUTCOMES.offered });
   expect((await list()).batches).toEqual([]);
   const full = { token: refused, code: failureCode('inbox-full') };
-  const answers = { push: push.id, sent: [sent], done: [], rowIds: [], refused: [full] };
+  const ended = { sent: [sent], done: [], rowIds: [], refused: [full] };
+  const answers = { app: APP, push: push.id, ...ended };
   await store.receipts.recordFallback(push.batchIds[0] ?? '', answers);
   const [listed] = (await list()).batches;
   const reasons = [{ reason: 'inbox-full', count: 1 }];

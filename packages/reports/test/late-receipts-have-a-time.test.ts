@@ -155,7 +155,7 @@ test('the time adds no statement: receipts of many pushes share one', async () =
   const pushes = await Promise.all(newTokens(50).map((token) => insertPush(database, [token])));
   await Promise.all(pushes.map((push) => deliverToInboxes(store, push)));
   const receipts = pushes.map(({ id, tokens }) => {
-    return { rowId: `${tokens[0]}:${id}`, push: id, work: id, position: 0 };
+    return { app: APP, rowId: `${tokens[0]}:${id}`, push: id, work: id, position: 0 };
   });
   const statements = await profile(database, () => store.receipts.record(receipts), {
     ns: /\.(pushes|batches|inbox)$/,

@@ -230,7 +230,8 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
       work: { ...work, fallback: true, outcomes },
     });
     await expectOutcomes(push, 'inbox', 'inbox', 'delivered', 'delivered');
-    const answers = { push: push.id, sent: [second], done: [], rowIds: [], refused: [] };
+    const ended = { sent: [second], done: [], rowIds: [], refused: [] };
+    const answers = { app: APP, push: push.id, ...ended };
     await store.receipts.recordFallback(of, answers);
     await expectOutcomes(push, 'inbox', 'sent', 'delivered', 'delivered');
     const recipient = await store.recipients.findOne(await findReported(store, push), second);

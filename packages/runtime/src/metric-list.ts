@@ -18,7 +18,8 @@ const GATEWAY: readonly Service[] = ['device-gateway'];
 
 /**
  * All metrics of Carillon by name; docs/run/metrics.md is made from this list. Label values come from small fixed sets: never
- * a token, key, id, topic or address.
+ * a token, key, id, topic or address. The only exception is
+ * `carillon_app_pending_batches`, which names ten apps.
  */
 export const METRICS = {
   carillon_build_info: {
@@ -184,6 +185,14 @@ export const METRICS = {
     labels: ['channel'],
     services: ['scheduler'],
     help: 'Batches that wait for a retry, a fallback or a provider, up to 100000',
+  },
+  carillon_app_pending_batches: {
+    type: 'gauge',
+    labels: ['app'],
+    services: ['scheduler'],
+    help:
+      'Pending batches of the ten apps that have most, those of paused apps included; a lower bound from 20000 of a ' +
+      'channel on',
   },
   carillon_unserved_queue_age_seconds: {
     type: 'gauge',

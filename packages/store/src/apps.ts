@@ -17,6 +17,9 @@ export type AppSettings = Pick<
   | 'webHosts'
 >;
 
+/** Name and account of an app. */
+export type AppOwner = Pick<AppDocument, '_id' | 'name' | 'account'>;
+
 /** Checks whether an app uses FCM for Android devices. */
 export function usesFcmForAndroid(app: Pick<AppDocument, 'fcm'> | undefined): boolean {
   return app?.fcm !== undefined && app.fcm !== null;
@@ -70,6 +73,28 @@ export function createApps(db: Db, clock: Clock) {
     /** Finds the app that has an iOS bundle id or a site's host name. */
     findByBundleIdOrHost: async (name: string) =>
       (await apps.findOne({ $or: [{ bundleIds: name }, { webHosts: name }] })) ?? undefined,
+    /** Finds the names and accounts of some apps; apps that don't exist are left out. */
+    findOwners: (ids: readonly string[]): Promise<AppOwner[]> =>
+      apps
+        .find<AppOwner>(
+          { _id: { $in: [...ids] } },
+          { projection: { name: 1, account: 1 }, batchSize: ids.length + 1 },
+        )
+        .toArray(),
+    /** Pauses an app: its deliveries wait. The time of an earlier pause stays. Undefined if the app doesn't exist. */
+    pause: async (id: string): Promise<AppDocument | undefined> =>
+      (await apps.findOneAndUpdate(
+        { _id: id },
+        [{ $set: { pausedAt: { $ifNull: ['$pausedAt', '$$NOW'] } } }],
+        { returnDocument: 'after' },
+      )) ?? undefined,
+    /** Ends the pause of an app. Undefined if the app doesn't exist. */
+    resume: async (id: string): Promise<AppDocument | undefined> =>
+      (await apps.findOneAndUpdate(
+        { _id: id },
+        { $unset: { pausedAt: true } },
+        { returnDocument: 'after' },
+      )) ?? undefined,
     /** Records that an iOS device of an app has connected over MQTT; written once. */
     async markIosOverMqtt(id: string): Promise<void> {
       await apps.updateOne(

@@ -148,7 +148,7 @@ function createClearLeftovers(
   const inbox = db.collection<InboxDocument>('inbox');
 
   /** Ends the rows of a device as gone, a page at a time: it may have as many as the quota allows. */
-  async function recordInboxAsGone(token: string): Promise<Set<string>> {
+  async function recordInboxAsGone(app: string, token: string): Promise<Set<string>> {
     const pushes = new Set<string>();
     const range = { _id: inboxRange(token) };
     for (;;) {
@@ -156,7 +156,7 @@ function createClearLeftovers(
         .find(range, { batchSize: ROWS_PER_READ + 1 })
         .limit(ROWS_PER_READ)
         .toArray();
-      await receipts.recordGone(rows.map(({ _id: rowId, ...row }) => ({ rowId, ...row })));
+      await receipts.recordGone(rows.map(({ _id: rowId, ...row }) => ({ app, rowId, ...row })));
       for (const { push } of rows) pushes.add(push);
       if (rows.length < ROWS_PER_READ) return pushes;
     }
@@ -181,7 +181,7 @@ function createClearLeftovers(
       return isFormer ? clearFormer(device) : { pushes: [], fallbacks: [] };
     }
     await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
-    const pushes = await recordInboxAsGone(token);
+    const pushes = await recordInboxAsGone(app, token);
     const formers = { replacedBy: token };
     if (device?.ended === true) await devices.updateMany(formers, { $set: { leaving: true } });
     else await markAllDeleted(app, formers);

@@ -44,6 +44,8 @@ export interface AppDocument {
   webHosts?: string[];
   /** An iOS device of the app has connected over MQTT. */
   iosOverMqtt?: true;
+  /** Since when an operator holds its deliveries back; pushes are accepted meanwhile. */
+  pausedAt?: Date;
   createdAt: Date;
 }
 

@@ -4,13 +4,17 @@ import { failpoint } from '@carillon/core/failpoint';
 import { batchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import {
   addOutcomes,
-  countOutcomes,
   failureMask,
   isOpenOutcome,
   OUTCOMES,
   type OutcomeCounts,
 } from '@carillon/core/outcomes';
-import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
+import {
+  countByApp,
+  countEnds,
+  countRecipients,
+  processCounts,
+} from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
@@ -99,8 +103,9 @@ export async function* iterateBatches(
     yield { id: _id, work, isReported: notify !== undefined };
 }
 
-/** An inbox row whose recipient has an outcome now. */
+/** An inbox row whose recipient has an outcome now; `app` is undefined if it is not known. */
 export interface EndedInboxRow {
+  app: string | undefined;
   rowId: string;
   push: string;
   work: string;
@@ -134,8 +139,8 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
     await writeBits(rows, field);
     if (field === 'got') failpoint('receipt-recorded');
     const removed = await removeRows(inbox, rows);
-    // Only deliveries over MQTT have rows.
-    countRecipients('mqtt', field === 'got' ? { delivered: removed } : { gone: removed });
+    // Only MQTT has rows. Their number alone is known: if one was gone before, another app's may be counted instead.
+    countByApp(rows.slice(0, removed), 'mqtt', field === 'got' ? 'delivered' : 'gone');
     if (field === 'got') processCounts.inboxRowsAcknowledged += removed;
   }
 
@@ -200,6 +205,7 @@ interface BatchHolder {
 
 /** Answers of the provider of a fallback, and the inbox rows that they end. */
 export interface FallbackAnswers {
+  app: string;
   push: string;
   /** Tokens of the recipients for which it has accepted the push. */
   sent: readonly string[];
@@ -234,11 +240,11 @@ async function recordFallback(
     },
   );
   failpoint('fallback-recorded');
-  const { push, rowIds } = answers;
+  const { app, push, rowIds } = answers;
   if (rowIds.length === 0) return;
   const inbox = db.collection<InboxDocument>('inbox');
   const { deletedCount } = await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
-  countRecipients('mqtt', { sent: deletedCount });
+  countRecipients(app, 'mqtt', { sent: deletedCount });
 }
 
 function buildFallbackUpdate(
@@ -331,10 +337,8 @@ export async function fixOutcomes(
   // Rows before batches: a receipt is in the batch before its row goes.
   const rows = await findRowPositions(tables, push);
   const endContext = { rows, code: OUTCOMES[reason] };
-  const storedPush = await tables.pushes.findOne(
-    { _id: push },
-    { projection: { work: 1, 'notify.w': 1 } },
-  );
+  const projection = { app: 1, work: 1, 'notify.w': 1 };
+  const storedPush = await tables.pushes.findOne({ _id: push }, { projection });
   if (storedPush === null) return { counts: {} };
   await writeFinalOutcomes(tables, storedPush, endContext);
   const fixedPush = await tables.pushes.findOne(
@@ -417,7 +421,7 @@ interface EndContext {
 
 async function writeFinalOutcomes(
   tables: Tables,
-  push: Pick<PushDocument, '_id' | 'work' | 'notify'>,
+  push: Pick<PushDocument, '_id' | 'app' | 'work' | 'notify'>,
   endContext: EndContext,
 ): Promise<void> {
   let writes: FinalWrite[] = [];
@@ -428,7 +432,7 @@ async function writeFinalOutcomes(
   }
   for await (const { id, work, isReported } of iterateBatches(tables, push)) {
     const outcomes = computeFinalOutcomes(id, work, endContext);
-    if (outcomes !== undefined) writes.push({ id, work, outcomes, isReported });
+    if (outcomes !== undefined) writes.push({ app: push.app, id, work, outcomes, isReported });
     if (writes.length === BATCHES_AT_ONCE) await flush();
   }
   await flush();
@@ -436,6 +440,7 @@ async function writeFinalOutcomes(
 
 /** A batch as it was read, and its final outcomes. */
 interface FinalWrite {
+  app: string;
   id: string;
   work: Batch;
   outcomes: Uint8Array;
@@ -445,7 +450,7 @@ interface FinalWrite {
 
 /** Writes final outcomes, and counts the recipients that this has ended unless another process was first. */
 async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Promise<void> {
-  const { id, work, outcomes, isReported } = write;
+  const { app, id, work, outcomes, isReported } = write;
   const filter = { _id: id, ...NOT_FINAL };
   const fields = { 'work.outcomes': new Binary(outcomes), 'work.final': true as const };
   const update = isReported ? [{ $set: { ...fields, notify: NOTIFY_MARK } }] : { $set: fields };
@@ -455,8 +460,7 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
     : await pushes.updateOne(filter, update);
   if (modifiedCount !== 1) return;
   const ended = selectEndedByPush(work, outcomes);
-  countRecipients(work.channel, countOutcomes(ended));
-  countFailures(ended);
+  countEnds(app, work.channel, ended);
 }
 
 /** Returns the final outcomes of recipients that were not counted when they were stored, or with the removal of their row. */

@@ -182,7 +182,7 @@ async function offerRows(
     const { sent, unoffered } = await sortRows(db, token, rows);
     for (const { _id: row, work, push } of sent) {
       const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
-      await receipts.recordFallback(work, { push, ...ended });
+      await receipts.recordFallback(work, { app, push, ...ended });
     }
     const hurried = await hurryFallbacks(db, token, rows);
     const nowMs = clock.now();

@@ -27,6 +27,9 @@ const AUDIT_SECONDS = 400 * 86_400;
 /** Retention of re-drives after their end. */
 const REDRIVE_SECONDS = 30 * 86_400;
 
+/** Fields of the index on the pushes of an app, by time. */
+export const PUSHES_OF_APP_INDEX = { app: 1, _id: 1 } as const;
+
 /** Fields of the index on the batches of a push. */
 export const BATCHES_OF_PUSH_INDEX = { push: 1, 'work.state': 1 } as const;
 
@@ -37,7 +40,7 @@ export const RECIPIENT_INDEX = { push: 1, from: 1, to: 1 } as const;
  * Fields of the index that finds a device's batches among those of its app that are not closed, the waiting ones first.
  * A claim changes none of them, and a release moves a batch ahead of a scan, which therefore misses none.
  */
-const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
+export const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
 
 /**
  * Fields of the index that finds a device's batches of few recipients. It has an entry for each recipient, so it has no
@@ -91,6 +94,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
   ],
   apps: [
     { key: { account: 1 } },
+    { key: { pausedAt: 1 }, partialFilterExpression: { pausedAt: { $exists: true } } },
     {
       key: { bundleIds: 1 },
       unique: true,
@@ -137,7 +141,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     OUTBOX_INDEX,
   ],
   pushes: [
-    { key: { app: 1, _id: 1 } },
+    { key: PUSHES_OF_APP_INDEX },
     { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },
     { key: { 'fan.at': 1 }, partialFilterExpression: { 'fan.done': false } },
     {

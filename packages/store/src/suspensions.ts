@@ -2,20 +2,26 @@ import { startInterval } from '@carillon/core/intervals';
 import type { Db } from 'mongodb';
 import type { AccountDocument, AppDocument } from './documents.ts';
 
-/** Interval between two reads of the suspended accounts. */
+/** Interval between two reads of the suspended accounts and paused apps. */
 const REFRESH_MS = 3_000;
 
-/** The apps of suspended accounts, as last read by this process. */
+/** The apps of suspended accounts and the paused apps, as last read by this process. */
 export type Suspensions = ReturnType<typeof createSuspensions>;
 
+/** Excludes documents of some apps; matches everything while there are none. */
+type AppFilter = { app?: { $nin: string[] } };
+
 /**
- * Keeps the suspended apps in memory, so that no push needs a query for them: a process that refreshes sees a change
- * within seconds. While MongoDB is unavailable the last known apps stay suspended.
+ * Keeps the apps of suspended accounts and the paused apps in memory, so that no push needs a query for them: a process
+ * that refreshes sees a change within seconds. Neither has its pushes delivered. Of a suspended account, everything else
+ * is refused as well; a paused app goes on accepting pushes, and its devices connect and read their inboxes. While
+ * MongoDB is unavailable the last known apps stay so.
  */
 export function createSuspensions(db: Db) {
   const accounts = db.collection<AccountDocument>('accounts');
   const apps = db.collection<AppDocument>('apps');
   let suspended = new Set<string>();
+  let paused = new Set<string>();
   let stopRefreshing: (() => void) | undefined;
 
   async function readSuspendedApps(): Promise<Set<string>> {
@@ -30,28 +36,53 @@ export function createSuspensions(db: Db) {
     return new Set(suspendedApps.map(({ _id }) => _id));
   }
 
+  async function readPausedApps(): Promise<Set<string>> {
+    const found = await apps
+      .find({ pausedAt: { $exists: true } }, { projection: { _id: 1 } })
+      .toArray();
+    return new Set(found.map(({ _id }) => _id));
+  }
+
   /** Reads them once. */
   async function refresh(): Promise<void> {
-    suspended = await readSuspendedApps();
+    [suspended, paused] = await Promise.all([readSuspendedApps(), readPausedApps()]);
   }
 
   return {
     refresh,
+    /** Checks whether the app's account is suspended. */
     has: (app: string): boolean => suspended.has(app),
-    /** Builds a filter that excludes their documents; matches everything while no account is suspended. */
-    filter: (): { app?: { $nin: string[] } } =>
-      suspended.size === 0 ? {} : { app: { $nin: [...suspended] } },
-    /** Reads them every 3 s. Calls `onResumed` when an account was resumed. */
-    startRefreshing(onError: (error: unknown) => void, onResumed?: () => void): void {
+    /** Checks whether an operator has paused the app. */
+    isPaused: (app: string): boolean => paused.has(app),
+    /** Checks whether the app's pushes may be delivered: it is not paused, and its account not suspended. */
+    mayDeliver: (app: string): boolean => !suspended.has(app) && !paused.has(app),
+    /** Builds a filter that excludes the documents of the apps whose pushes may not be delivered. */
+    filter: (): AppFilter => excludeApps([...suspended, ...paused]),
+    /** Builds a filter that excludes the documents of suspended accounts alone. */
+    filterSuspended: (): AppFilter => excludeApps([...suspended]),
+    /**
+     * Reads them now, and every 3 s from then on. Calls `onResumed` when an account was resumed. A process that delivers
+     * waits for the first read.
+     *
+     * @throws if the first read fails
+     */
+    async startRefreshing(
+      onError: (error: unknown) => void,
+      onResumed?: () => void,
+    ): Promise<void> {
       async function refreshAndNotify(): Promise<void> {
         const before = suspended;
         await refresh();
         const hasResumed = [...before].some((app) => !suspended.has(app));
         if (hasResumed) onResumed?.();
       }
-      void refreshAndNotify().catch(onError);
       stopRefreshing ??= startInterval(() => void refreshAndNotify().catch(onError), REFRESH_MS);
+      await refresh();
     },
     stop: (): void => stopRefreshing?.(),
   };
+}
+
+function excludeApps(apps: string[]): AppFilter {
+  return apps.length === 0 ? {} : { app: { $nin: apps } };
 }

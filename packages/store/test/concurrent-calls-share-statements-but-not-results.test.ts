@@ -180,10 +180,10 @@ test('concurrent receipts are recorded in their batches, and their rows are remo
   // A newer push of a collapse key has replaced the first one's row.
   await store.inbox.enqueue([{ ...rowOf(second, 0), collapse: 'key', sent: true }]);
   const late = rows.slice(0, -1).map(({ token, push, work, position }) => {
-    return { rowId: `${token}:${push}`, push, work, position };
+    return { app: APP, rowId: `${token}:${push}`, push, work, position };
   });
   await store.receipts.record([
-    { rowId: `${tokens[0]}:~key`, push: first, work: first, position: 0 },
+    { app: APP, rowId: `${tokens[0]}:~key`, push: first, work: first, position: 0 },
     ...late,
   ]);
   const got = await pushes()

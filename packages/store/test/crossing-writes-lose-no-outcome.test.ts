@@ -4,6 +4,7 @@ import { describe, expect, test } from '@jest/globals';
 import type { TestStore } from '../../../test/support/open-store.ts';
 import { type Crossing, useCrossings } from './crossings.ts';
 import {
+  APP,
   acknowledge,
   complete,
   countOutcomes,
@@ -81,7 +82,8 @@ async function answerFallback(
   sent: readonly string[],
 ): Promise<void> {
   const rowIds = sent.map((token) => `${token}:${id}`);
-  await by.receipts.recordFallback(batch, { push: id, sent, done: sent, rowIds, refused: [] });
+  const ended = { sent, done: sent, rowIds, refused: [] };
+  await by.receipts.recordFallback(batch, { app: APP, push: id, ...ended });
 }
 
 /** Returns the outcomes that are counted during a call. */

@@ -32,7 +32,7 @@ const heldClaim = { id: PUSH, claim: CLAIM_FIELDS.claim };
 
 const receipts = (holder: string) =>
   rows(holder).map(({ token, push: of, work: id, position }) => {
-    return { rowId: `${token}:${of}`, push: of, work: id, position };
+    return { app: APP, rowId: `${token}:${of}`, push: of, work: id, position };
   });
 
 const expired = { expiresAt: anHourAgo(), sendUntil: anHourAgo() };
@@ -248,13 +248,13 @@ export const PUSH_WRITE_CASES: Cases = {
       { pushes: push({ work: batchInInbox() }), inbox: inboxRows(PUSH) },
       (store) =>
         store.receipts.recordFallback(PUSH, {
-          ...{ push: PUSH, sent: ['device1'], done: ['device1'], refused: [] },
+          ...{ app: APP, push: PUSH, sent: ['device1'], done: ['device1'], refused: [] },
           rowIds: [`device1:${PUSH}`],
         }),
     ),
     'of a batch': on({ batches: batch({ work: batchInInbox() }) }, (store) =>
       store.receipts.recordFallback(BATCH, {
-        ...{ push: PUSH, sent: ['device1'], done: [], rowIds: [] },
+        ...{ app: APP, push: PUSH, sent: ['device1'], done: [], rowIds: [] },
         refused: [{ token: 'device2', code: failureCode('inbox-full') }],
       }),
     ),

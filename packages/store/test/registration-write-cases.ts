@@ -92,6 +92,12 @@ export const REGISTRATION_WRITE_CASES: Cases = {
       (store) => store.apps.updateSettings(APP, { webHosts: [] }),
     ),
   },
+  'apps.pause': on({ apps: { _id: APP, account: ACCOUNT, name: 'One' } }, (store) =>
+    store.apps.pause(APP),
+  ),
+  'apps.resume': on({ apps: { _id: APP, account: ACCOUNT, name: 'One', pausedAt: NOW } }, (store) =>
+    store.apps.resume(APP),
+  ),
   'apps.markIosOverMqtt': on({ apps: { _id: APP, account: ACCOUNT, name: 'One' } }, (store) =>
     store.apps.markIosOverMqtt(APP),
   ),

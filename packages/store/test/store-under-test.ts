@@ -195,7 +195,7 @@ export async function acknowledge(
     const row = await inbox.findOne({ _id: rowId });
     const notify = (row ?? holder)?.notify && { notify: true as const };
     if (position >= 0)
-      await store.receipts.record([{ rowId, push: push.id, work, position, ...notify }]);
+      await store.receipts.record([{ app: APP, rowId, push: push.id, work, position, ...notify }]);
   }
 }
 

@@ -204,9 +204,8 @@ async function openStore(
   const { log, waitFor } = context;
   const store = await connectToMongodb(context, env, { keptConnections: KEPT_CONNECTIONS });
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
-  store.suspensions.startRefreshing((err) =>
-    log.warn({ err }, 'reading the suspended accounts failed'),
-  );
+  const onError = (err: unknown) => log.warn({ err }, 'reading the suspended accounts failed');
+  void store.suspensions.startRefreshing(onError).catch(onError);
   // A push that is accepted before the webhooks are known would never be reported.
   await waitFor('the webhooks in MongoDB', () =>
     store.knownWebhooks.startRefreshing((err) => log.warn({ err }, 'reading the webhooks failed')),

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
 import {
   type AppView,
   createApp,
@@ -5,6 +7,7 @@ import {
   listApps,
   normalizeBundleId,
   normalizeWebHost,
+  setAppPaused,
   updateAppSettings,
 } from '@carillon/admin/apps';
 import { describeFcmGap } from '@carillon/admin/fcm-use';
@@ -13,7 +16,7 @@ import { LIMITS } from '@carillon/core/limits';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { withStore } from './database.ts';
+import { type CommandStore, withStore } from './database.ts';
 import { usageError } from './failure.ts';
 import { createIntegerParser, createNameCollector, createSecondsParser } from './option-parsers.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
@@ -68,6 +71,16 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
     const format = (view: AppView) => `${view.id}  account ${view.account}  ${view.name}`;
     output.show(page.items, formatPage(page, format, 'after'));
   });
+  for (const { name, paused, description, done } of PAUSE_COMMANDS) {
+    app
+      .command(name)
+      .description(description)
+      .argument('<id>')
+      .action(async (id: string) => {
+        const view = await withStore(stack(), (store) => changePause(store, id, paused));
+        output.show(view, [`App ${view.id} (${view.name}) ${done}`]);
+      });
+  }
   addSettingOptions(
     app.command('set').description('change settings of an app').argument('<id>'),
   ).action(async (id: string, options: SettingOptions) => {
@@ -84,6 +97,37 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
     const lines = 'warning' in view ? [`Warning: ${view.warning}`] : [];
     output.show(view, [...formatApp(view), ...lines]);
   });
+}
+
+const PAUSE_COMMANDS = [
+  {
+    ...{ name: 'pause', paused: true },
+    description:
+      'hold the deliveries of an app back: pushes are accepted and expire meanwhile, and devices still get what their inbox holds',
+    done: 'is paused; its deliveries stop within seconds.',
+  },
+  {
+    ...{ name: 'resume', paused: false },
+    description: 'deliver the pushes of a paused app again',
+    done: 'is not paused; its deliveries go on within seconds.',
+  },
+] as const;
+
+/** Operator in the audit log's entries of commands. */
+const COMMAND_LINE = { id: 'command-line', name: 'carillon command' };
+
+/** Changes the pause of an app between two entries of the audit log, as the console does. */
+async function changePause(store: CommandStore, id: string, paused: boolean): Promise<AppView> {
+  const { account } = await requireApp(store, id);
+  const entry = {
+    ...{ actor: COMMAND_LINE, action: 'app.change', account },
+    facts: { app: id, settings: 'paused', paused },
+    ...{ address: hostname(), requestId: randomUUID() },
+  };
+  const begun = await store.audit.begin(entry);
+  const view = await setAppPaused(store, id, paused);
+  await store.audit.end(begun, entry, 'done', {});
+  return view;
 }
 
 /** Options of `app set` as the parser returns them. */
@@ -189,6 +233,7 @@ function formatApp(view: AppView): string[] {
   return [
     `App ${view.id} (${view.name}) of account ${view.account}, created ${view.createdAt}.`,
     `Payload limit: ${view.payloadLimit} characters; data as a JSON string: ${view.dataString ? 'on' : 'off'}.`,
+    ...(view.paused ? ['Paused: its deliveries wait.'] : []),
     `Registration: ${view.registration}, ${view.registrationsPerHour ?? 'unlimited'} per hour.`,
     `FCM for Android: ${describeFcm(view.fcmFallback)}; notifications over FCM: ${view.fcmNotification ? 'on' : 'off'}.`,
     ...(names.length === 0 ? [] : [`Bundle ids and host names: ${names.join(', ')}.`]),

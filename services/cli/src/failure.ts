@@ -45,7 +45,8 @@ const OPTION_OF: Record<AdminField, string> = {
 export function toAdminFailure({ code, message, fields }: AdminError): Failure {
   const options = fields.map((field) => OPTION_OF[field]).join(', ');
   const text = options === '' ? message : message.replace(/\.$/, ` (${options}).`);
-  return code === 'SANDBOX_UNREACHABLE' ? serviceUnreachable(text) : commandFailed(text);
+  const isUnreachable = code === 'SANDBOX_UNREACHABLE' || code === 'REDIS_UNREACHABLE';
+  return isUnreachable ? serviceUnreachable(text) : commandFailed(text);
 }
 
 /** Returns true when an error means that a file does not exist. */

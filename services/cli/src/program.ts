@@ -16,6 +16,7 @@ import { addOperatorCommands } from './operator.ts';
 import { createOutput } from './output.ts';
 import { addPrepareCommand } from './prepare.ts';
 import { addPushCommands } from './push.ts';
+import { addQueuesCommand } from './queues.ts';
 import { addSimulateCommand } from './simulate/simulate.ts';
 import { findStack } from './stack.ts';
 import { addWebhookCommands } from './webhook.ts';
@@ -77,6 +78,7 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
   addOperatorCommands(program, deps);
   addDeviceCommands(program, deps);
   addPushCommands(program, deps);
+  addQueuesCommand(program, deps);
   addExportCommand(program, deps);
   addImportCommand(program, deps);
   addSimulateCommand(program, deps);

@@ -107,6 +107,7 @@ describe('an unreachable server', () => {
     'doctor',
     'migrate',
     'account create x',
+    'queues',
     'device show x',
     'push status id',
     'simulate --app id',

@@ -1,5 +1,5 @@
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { processCounts } from '@carillon/core/process-counts';
+import { countAccepted, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { createLatencyHistogram, LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
@@ -16,7 +16,7 @@ import {
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
 import { type ConsoleRoute, EventStream, type SessionOperator } from '../src/http/route.ts';
-import { estimateQuantile, type Overview } from '../src/live/overview.ts';
+import { estimateQuantile, type Overview, type OverviewMinute } from '../src/live/overview.ts';
 import { createPushWatch } from '../src/live/push-watch.ts';
 import { liveRoutes, MAX_STREAMS } from '../src/live/routes.ts';
 
@@ -208,7 +208,7 @@ test('twenty viewers cost as many commands as one, and no viewer costs none', as
   await database.db.command({ profile: 0 });
 });
 
-test('counts of a process are in the overview, and hidden from a viewer of some accounts', async () => {
+test('counts of a process are in the overview, and a viewer of some accounts gets those of their apps', async () => {
   const figures = startFigures(redisServer, {
     log: { warn: () => undefined },
     intervalMs: 20,
@@ -226,20 +226,65 @@ test('counts of a process are in the overview, and hidden from a viewer of some 
   expect(overview.since).toBeLessThanOrEqual(overview.readAt);
   expect(overview.latency.p99Ms).toBeGreaterThanOrEqual(20);
   expect(overview.latency.p99Ms).toBeLessThanOrEqual(50);
-  await figures.stop();
   viewer.leave();
 
   const [mine, others] = await Promise.all(
     ['mine', 'theirs'].map((name) => createRefusedApp(name)),
   );
   await until(async () => (await getOverview()).refusedCredentials.length === 2);
-  const restricted = await getOverview({ ...VIEWER, accounts: [mine?.account ?? ''] });
-  expect(restricted).toMatchObject({ scope: 'accounts', minutes: [], gateways: [], channels: [] });
+  const ofMine = { ...VIEWER, accounts: [mine?.account ?? ''] };
+  expect(await getOverview(ofMine)).toMatchObject({ apps: [], gateways: [], channels: [] });
+  const app = mine?.app ?? '';
+  countAccepted(others?.app ?? '');
+  countAccepted(others?.app ?? '');
+  countAccepted(app);
+  countRecipients(app, 'mqtt', { delivered: 4, failed: 1 });
+  countRecipients(app, 'fcm', { sent: 3 });
+  await database.store.apps.pause(app);
+  const restricted = await until(async () => {
+    const read = await getOverview(ofMine);
+    return read.apps[0]?.paused === true ? read : undefined;
+  });
+  const counts = { accepted: 1, delivered: 7, failed: 1 };
+  const idle = { pending: 0, isAtLeast: false, oldestMs: 0 };
+  const shown = { id: app, name: 'mine', paused: true, ...counts, ...idle };
+  expect(restricted.apps).toEqual([shown]);
+  expect(restricted).toMatchObject({ scope: 'accounts', gateways: [], channels: [] });
+  const sumOf = (read: (minute: OverviewMinute) => number | undefined) =>
+    restricted.minutes.reduce((sum, minute) => sum + (read(minute) ?? 0), 0);
+  expect(sumOf(({ accepted }) => accepted)).toBe(1);
+  expect(sumOf(({ delivered }) => delivered)).toBe(4);
+  expect(sumOf(({ sent }) => sent)).toBe(3);
+  expect(sumOf(({ failed }) => failed.failed)).toBe(1);
+  // Without pending work the app with the most pushes comes first.
+  const whole = await getOverview();
+  expect(whole.apps.slice(0, 2).map(({ name, accepted }) => [name, accepted])).toEqual([
+    ['theirs', 2],
+    ['mine', 1],
+  ]);
+  await figures.stop();
   const refusal = { channel: 'apns', message: 'InvalidProviderToken', appName: 'mine' };
   expect(restricted.refusedCredentials).toEqual([
     { ...refusal, app: mine?.app, refusedAt: expect.any(Number) },
   ]);
   expect(JSON.stringify(restricted)).not.toContain(others?.app);
+});
+
+test('the apps with the most pending work come first, ten of them, whoever has sent most', async () => {
+  const backlog = Array.from({ length: 12 }, (_, n) => {
+    return { app: `${n}`.padStart(24, '0'), pending: n + 1, isAtLeast: n === 11, oldestMs: 50 };
+  });
+  await own.set('figures:app-backlog', JSON.stringify(backlog));
+  const { apps } = await until(async () => {
+    const read = await getOverview();
+    return read.apps[0]?.pending === 12 ? read : undefined;
+  });
+  expect(apps.map(({ pending }) => pending)).toEqual([12, 11, 10, 9, 8, 7, 6, 5, 4, 3]);
+  expect(apps[0]).toMatchObject({ isAtLeast: true, oldestMs: 50, accepted: 0, paused: false });
+  // Apps without an account that is known are the installation's alone.
+  const ofAccount = await getOverview({ ...VIEWER, accounts: ['account-1'] });
+  expect(ofAccount.apps.map(({ id, pending }) => [id, pending])).toEqual([[APP, 0]]);
+  await own.del('figures:app-backlog');
 });
 
 test('the streams of an operator and of the process are limited, and one that ends frees a slot', async () => {

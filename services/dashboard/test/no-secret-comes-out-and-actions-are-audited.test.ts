@@ -201,6 +201,19 @@ describe('webhooks', () => {
 });
 
 describe('the audit log', () => {
+  test('says when the deliveries of an app were paused and resumed, and by whom', async () => {
+    for (const paused of [true, false]) {
+      const { body } = await owner.put(`/api/apps/${app}`, { paused });
+      expect(body).toMatchObject({ id: app, paused });
+    }
+    expect((await owner.get(`/api/apps/${app}`)).body).toMatchObject({ paused: false });
+    const facts = (paused: boolean) => ({ app, settings: 'paused', paused });
+    expect((await audited('app.change')).slice(0, 2)).toMatchObject([
+      { facts: facts(false), result: 'done', account },
+      { facts: facts(true), result: 'done', account },
+    ]);
+  });
+
   test('names the actor, shows operators of an account only its entries, and is listed in pages', async () => {
     const jo = { name: 'jo', role: 'admin', accounts: [account] };
     const admin = await inviteBrowser(owner, started.url, jo);

@@ -82,7 +82,7 @@ async function openStore(
   );
   release('mongodb', store.close);
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
-  store.suspensions.startRefreshing(onError);
+  await waitFor('the paused apps in MongoDB', () => store.suspensions.startRefreshing(onError));
   // Devices that their provider reports as gone are events.
   await waitFor('the webhooks in MongoDB', () => store.knownWebhooks.startRefreshing(onError));
   return store;

@@ -30,7 +30,11 @@ async function startWorker(id: string, leaseMs: number) {
   ];
   if (batch === undefined || push === null) throw new Error(`${id} was not claimed`);
   const batchOutcomes = createBatchOutcomes(store.clock, push, batch);
-  const counter = createOutcomeCounter((_, latencies) => measured.push(...latencies), batch.work);
+  const counter = createOutcomeCounter(
+    (_, latencies) => measured.push(...latencies),
+    push.app,
+    batch.work,
+  );
   return {
     ...batchOutcomes,
     async save(mayBeReceived?: (position: number) => boolean): Promise<boolean> {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
 import type { Producers } from '@carillon/queue/producers';
+import type { EndedInboxRow } from '@carillon/store/final-outcomes';
 import type { Store } from '@carillon/store/store';
 import type { Connection } from './connection.ts';
 import type { DeliveryRef } from './delivery-ref.ts';
@@ -25,7 +26,7 @@ export function createReceipts(
   let pendingCount = 0;
   let isStopping = false;
 
-  const recordBatched = createBatcher<DeliveryRef, void>(
+  const recordBatched = createBatcher<EndedInboxRow, void>(
     'collect-receipt',
     async (receipts) => {
       for (let retryMs = 100; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
@@ -48,7 +49,10 @@ export function createReceipts(
       if (pendingCount >= MAX_PENDING) return;
       pendingCount += 1;
       connection.receiptStarted();
-      recordBatched({ push, work, position, rowId, ...(notify && { notify }) })
+      recordBatched({
+        ...{ app: connection.app.app, push, work, position, rowId },
+        ...(notify && { notify }),
+      })
         .catch(() => undefined)
         .finally(() => {
           pendingCount -= 1;

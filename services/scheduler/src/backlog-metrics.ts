@@ -7,6 +7,8 @@ import type { Metrics } from '@carillon/runtime/metrics';
 
 /** Maximum count of a channel's batches: more would require no more workers. */
 const MAX_COUNTED = 100_000;
+/** Number of apps in the metrics, those with the most pending batches: an app is a value of a label. */
+const MAX_APPS = 10;
 /** Maximum age of the values, whatever the rate of the scrapes. */
 const MAX_AGE_MS = 5_000;
 
@@ -18,21 +20,24 @@ type Backlog = ChannelBacklog & { channel: Channel };
  * scraped counts nothing. Each scheduler counts everything; take the highest value of all. While MongoDB or Redis is
  * unavailable the values are absent, which an autoscaler treats as no change.
  *
- * @returns a function that reads the work of all channels from the same cache; undefined if that fails
+ * @returns functions that read the work by channel and by app from the same caches; undefined if that fails
  */
 export function exportBacklog(
   metrics: Metrics,
   {
     store,
     unservedQueues,
+    listActiveApps,
     onError,
   }: {
     store: Parameters<typeof createReports>[0];
     unservedQueues: Pick<ReturnType<typeof createUnservedQueues>, 'readAges'>;
+    /** Lists the apps that have accepted pushes in the last hour. */
+    listActiveApps: () => Promise<readonly string[]>;
     onError: (error: unknown) => void;
   },
-): () => Promise<Backlog[] | undefined> {
-  const { backlog } = createReports(store);
+) {
+  const { backlog, appBacklog } = createReports(store);
   const readChannels = createCache(async () => {
     const channels: Backlog[] = [];
     // One after the other: a count of 100,000 takes MongoDB about 0.2 s.
@@ -40,6 +45,7 @@ export function exportBacklog(
       channels.push({ channel, ...(await backlog.measure(channel, MAX_COUNTED)) });
     return channels;
   }, onError);
+  const readApps = createCache(() => appBacklog.measure(listActiveApps), onError);
   const readQueues = createCache(unservedQueues.readAges, onError);
 
   function exportPerChannel(
@@ -57,13 +63,18 @@ export function exportBacklog(
   exportPerChannel('carillon_pending_batches', ({ pending }) => pending);
   exportPerChannel('carillon_oldest_pending_batch_seconds', ({ oldestMs }) => oldestMs / 1_000);
   exportPerChannel('carillon_deferred_batches', ({ deferred }) => deferred);
+  metrics.createGauge('carillon_app_pending_batches', async () =>
+    ((await readApps()) ?? [])
+      .slice(0, MAX_APPS)
+      .map(({ app, pending }) => ({ labels: { app }, value: pending })),
+  );
   metrics.createGauge('carillon_unserved_queue_age_seconds', async () =>
     Object.entries((await readQueues()) ?? {}).map(([queue, ageMs]) => ({
       labels: { queue },
       value: ageMs / 1_000,
     })),
   );
-  return readChannels;
+  return { channels: readChannels, apps: readApps };
 }
 
 /** Keeps a result, or that there was none, for 5 s; concurrent calls share it. */

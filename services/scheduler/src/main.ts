@@ -32,7 +32,7 @@ await runService(
     );
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);
-    store.suspensions.startRefreshing(onError);
+    await waitFor('the paused apps in MongoDB', () => store.suspensions.startRefreshing(onError));
     await waitFor('the webhooks in MongoDB', () => store.knownWebhooks.startRefreshing(onError));
     await waitFor('Redis', () => pingRedis(queueRedis(env)));
     const figures = startFigures(queueRedis(env), { log });
@@ -42,7 +42,9 @@ await runService(
 
     const unservedQueues = createUnservedQueues(queueRedis(env), onError);
     release('unserved queues', unservedQueues.close);
-    figures.reportBacklog(exportBacklog(metrics, { store, unservedQueues, onError }));
+    const { listActiveApps } = figures;
+    const backlog = { store, unservedQueues, listActiveApps, onError };
+    figures.reportBacklog(exportBacklog(metrics, backlog));
 
     const webhookStore = createWebhookStore(store);
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');

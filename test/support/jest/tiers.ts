@@ -64,6 +64,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/providers/frozen-worker-sends-few-duplicates.test.ts',
   'test/providers/settlement-that-fails-is-repeated-not-the-request.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
+  'test/end-to-end/paused-app-waits-and-loses-no-push.test.ts',
   'test/attacks/floods-of-bodies-and-keys-are-rejected.test.ts',
   'test/attacks/slow-requests-of-a-tenant-close-no-registration.test.ts',
   'test/guarantees/g12-counters-become-exact.test.ts',

@@ -1,3 +1,8 @@
+import type { AppCounts } from '../../../packages/core/src/app-counts.ts';
+import {
+  createAppFiguresReader,
+  sumAppMinutes,
+} from '../../../packages/presence/src/app-figures.ts';
 import {
   createFiguresReader,
   type FiguresSnapshot,
@@ -14,6 +19,7 @@ export interface FigureSums {
   receipts: number;
   gateways: FiguresSnapshot['gateways'];
   channels: string[];
+  apps: Record<string, AppCounts>;
 }
 
 /** Reads the figures of a stack as the console does. */
@@ -21,9 +27,11 @@ export async function sumFigures(dev: Pick<Dev, 'redis'>): Promise<FigureSums> {
   const redis = await connectRedis({ url: dev.redis });
   try {
     const { minutes, gateways, channels } = await createFiguresReader(redis).read();
+    const ofApps = await createAppFiguresReader(redis).read();
     const sums: FigureSums = {
       ...{ accepted: 0, ended: {}, failures: {}, receipts: 0, gateways },
       channels: channels.map(({ channel }) => channel).sort(),
+      apps: Object.fromEntries(sumAppMinutes(ofApps.minutes)),
     };
     for (const { accepted, ended, failures, latencies } of minutes) {
       sums.accepted += accepted;

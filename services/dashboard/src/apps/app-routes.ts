@@ -5,6 +5,7 @@ import {
   listApps,
   normalizeBundleId,
   normalizeWebHost,
+  setAppPaused,
   updateAppSettings,
 } from '@carillon/admin/apps';
 import type { SealingKeys } from '@carillon/core/sealing';
@@ -37,6 +38,7 @@ const settingsFields = z.object({
   fcmNotification: z.boolean().optional(),
   bundleIds: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
   webHosts: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
+  paused: z.boolean().optional(),
 });
 
 /** Creates the function that finds the account of the app in a route's path. */
@@ -85,9 +87,15 @@ export function appRoutes(
       account: createAccountOfApp(store),
       input: settingsFields.extend({ app: objectId }),
       audit: 'app.change',
-      auditFacts: ({ app: _app, ...settings }) => ({ settings: Object.keys(settings).join(',') }),
-      handle: async ({ input: { app, ...settings } }) =>
-        toAppBody(await updateAppSettings(store, app, toAppSettings(settings))),
+      auditFacts: ({ app: _app, ...settings }) => ({
+        settings: Object.keys(settings).join(','),
+        ...(settings.paused !== undefined && { paused: settings.paused }),
+      }),
+      async handle({ input: { app, paused, ...settings } }) {
+        const view = paused === undefined ? undefined : await setAppPaused(store, app, paused);
+        if (view !== undefined && Object.keys(settings).length === 0) return toAppBody(view);
+        return toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+      },
     }),
   ];
 }

@@ -1,6 +1,7 @@
 import { resultWithin } from '@carillon/core/with-timeout';
 import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
 import type { Store } from '@carillon/store/store';
+import type { AppsState } from './apps.ts';
 import type { LiveState } from './overview.ts';
 
 /** Interval of the reads while there are viewers, and greatest age of what a request gets. */
@@ -19,6 +20,7 @@ export interface LiveListener {
 /** Resources of the shared reader. */
 export interface LiveReaderResources {
   figures: { read(): Promise<FiguresSnapshot> };
+  readApps(): Promise<AppsState>;
   credentials: Pick<Store['credentials'], 'listUnaccepted'>;
   intervalMs?: number;
 }
@@ -29,6 +31,7 @@ export interface LiveReaderResources {
  */
 export function createLiveReader({
   figures,
+  readApps,
   credentials,
   intervalMs = READ_INTERVAL_MS,
 }: LiveReaderResources) {
@@ -40,8 +43,9 @@ export function createLiveReader({
   let timer: NodeJS.Timeout | undefined;
 
   async function readNow(): Promise<LiveState> {
-    const [snapshot, found] = await Promise.all([
+    const [snapshot, apps, found] = await Promise.all([
       figures.read(),
+      readApps(),
       resultWithin(
         credentials.listUnaccepted(MAX_REFUSALS).catch(() => undefined),
         REFUSALS_TIMEOUT_MS,
@@ -50,6 +54,7 @@ export function createLiveReader({
     ]);
     latest = {
       figures: snapshot,
+      apps,
       refusals: found ?? latest?.refusals ?? [],
       refusalsAt: found === undefined ? (latest?.refusalsAt ?? null) : Date.now(),
     };

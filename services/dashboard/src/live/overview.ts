@@ -3,6 +3,7 @@ import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
 import { LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
 import type { RefusalView } from '@carillon/store/credentials';
 import { mayUseAccount, type SessionOperator } from '../http/route.ts';
+import { type AppsState, listTopApps, type OverviewApp, sumAccounts } from './apps.ts';
 
 /** Latencies from acceptance to receipt of connected devices; null without a receipt. */
 export interface LatencySummary {
@@ -26,12 +27,17 @@ export interface OverviewMinute {
 /** The overview of the installation, or what one operator may see of it. */
 export interface Overview {
   readAt: number;
-  /** `accounts`: the operator is of some accounts, and gets only their refused credentials. */
+  /**
+   * `accounts`: the operator is of some accounts, and gets their apps and refused credentials. The minutes are the sums
+   * of these apps, with `failed` as their only other outcome, and without latencies.
+   */
   scope: 'installation' | 'accounts';
   /** Time of the first figures; null without any. */
   since: number | null;
   /** The last minutes, the current one included. */
   minutes: OverviewMinute[];
+  /** The ten apps with the most pending work, then the most pushes. */
+  apps: OverviewApp[];
   /** Of all these minutes. */
   latency: LatencySummary;
   /** Of the last 15, 30 and 60 minutes, by their number. */
@@ -54,27 +60,32 @@ export interface Overview {
 /** Minutes of the ranges that the pages offer. */
 const RANGES = [15, 30, 60];
 const NO_LATENCY: LatencySummary = { p50Ms: null, p99Ms: null };
+const NO_DETAILS = { failureReasons: {}, latency: NO_LATENCY };
 
 /** Latest values of the shared reader. */
 export interface LiveState {
   figures: FiguresSnapshot;
+  apps: AppsState;
   refusals: readonly RefusalView[];
   refusalsAt: number | null;
 }
 
 /** Builds the overview of the last `minutes` for an operator. */
 export function buildOverview(
-  { figures, refusals, refusalsAt }: LiveState,
+  { figures, apps, refusals, refusalsAt }: LiveState,
   operator: SessionOperator,
   minutes: number,
 ): Overview {
-  const isWhole = operator.accounts === 'all';
+  const { accounts } = operator;
+  const isWhole = accounts === 'all';
   const summary = isWhole ? summarizeOnce(figures) : undefined;
+  const shown = summary?.minutes ?? toMinutesOf(figures, apps, isWhole ? [] : accounts);
   return {
     readAt: Math.round(figures.readAt),
     scope: isWhole ? 'installation' : 'accounts',
     since: figures.since === undefined ? null : Math.round(figures.since),
-    minutes: summary?.minutes.slice(-minutes) ?? [],
+    minutes: shown.slice(-minutes),
+    apps: listTopApps(apps, operator),
     latency: isWhole ? summarizeLast(figures, minutes) : NO_LATENCY,
     latencies: summary?.latencies ?? {},
     channels: isWhole ? figures.channels : [],
@@ -88,6 +99,20 @@ export function buildOverview(
       })),
     refusedCredentialsAt: refusalsAt,
   };
+}
+
+/** Returns the minutes of some accounts. */
+function toMinutesOf(
+  { minutes }: FiguresSnapshot,
+  apps: AppsState,
+  accounts: readonly string[],
+): OverviewMinute[] {
+  const sumAt = sumAccounts(apps, accounts);
+  return minutes.map(({ at }) => {
+    const { accepted = 0, delivered = 0, sent = 0, failed } = sumAt(at);
+    const others: Record<string, number> = failed === undefined ? {} : { failed };
+    return { ...{ at, accepted, delivered, sent }, failed: others, ...NO_DETAILS };
+  });
 }
 
 interface FiguresSummary {

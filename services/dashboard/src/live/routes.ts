@@ -1,4 +1,5 @@
 import { isPushId } from '@carillon/core/ids';
+import { createAppFiguresReader } from '@carillon/presence/app-figures';
 import { createFiguresReader, MAX_MINUTES } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
 import type { Reports } from '@carillon/reports/reports';
@@ -11,6 +12,7 @@ import {
   mayUseAccount,
   type SessionOperator,
 } from '../http/route.ts';
+import { createAppsReader } from './apps.ts';
 import { createLiveReader } from './live-reader.ts';
 import { buildOverview } from './overview.ts';
 import { createPushWatch } from './push-watch.ts';
@@ -34,7 +36,7 @@ const pushIds = z
 export interface LiveResources {
   /** The Redis of the queues. */
   redis: Redis;
-  store: Pick<Store, 'credentials'> & Pick<Reports, 'pushProgress'>;
+  store: Pick<Store, 'credentials' | 'apps' | 'suspensions'> & Pick<Reports, 'pushProgress'>;
   /** Interval of the shared reader's reads; 5 s unless given. */
   intervalMs?: number;
 }
@@ -47,6 +49,7 @@ export interface LiveResources {
 export function liveRoutes({ redis, store, intervalMs }: LiveResources) {
   const reader = createLiveReader({
     figures: createFiguresReader(redis),
+    readApps: createAppsReader(createAppFiguresReader(redis), store),
     credentials: store.credentials,
     ...(intervalMs !== undefined && { intervalMs }),
   });

@@ -1,7 +1,7 @@
 import { hasBit } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
-import { countOutcomes, OUTCOMES } from '@carillon/core/outcomes';
-import { countFailures, countRecipients } from '@carillon/core/process-counts';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { countEnds } from '@carillon/core/process-counts';
 import { toBytes } from '@carillon/store/bytes';
 import type { Batch } from '@carillon/store/documents';
 
@@ -34,6 +34,7 @@ export interface OutcomeCounter {
  */
 export function createOutcomeCounter(
   observeLatencies: (channel: Channel, latenciesMs: Uint32Array) => void,
+  app: string,
   work: Pick<Batch, 'n' | 'channel' | 'fallback' | 'outcomes' | 'got' | 'gone'>,
 ): OutcomeCounter {
   const { channel, fallback = false } = work;
@@ -50,8 +51,7 @@ export function createOutcomeCounter(
       }
       if (fallback || ended.length === 0) return;
       const codes = Uint8Array.from(ended, (position) => outcomes[position] ?? OUTCOMES.pending);
-      countRecipients(channel, countOutcomes(codes));
-      countFailures(codes);
+      countEnds(app, channel, codes);
       observeLatencies(
         channel,
         Uint32Array.from(ended, (position) => latenciesMs[position] ?? 0),

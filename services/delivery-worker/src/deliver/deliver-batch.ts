@@ -148,7 +148,7 @@ async function deliverPush(
   const suspected = isSuspected(batch.work)
     ? createSuspectedBatch(batchOutcomes, batch.work)
     : undefined;
-  const outcomeCounter = createOutcomeCounter(resources.observeLatencies, batch.work);
+  const outcomeCounter = createOutcomeCounter(resources.observeLatencies, push.app, batch.work);
   const reportAnswers = batch.work.fallback
     ? createAnswerReport(resources, push, batch, batchOutcomes)
     : undefined;
@@ -423,7 +423,7 @@ async function removeStaleRows(
   }
   if (acknowledgedRows.length > 0) {
     const removed = await inbox.remove(push._id, acknowledgedRows);
-    countRecipients('mqtt', { delivered: removed });
+    countRecipients(push.app, 'mqtt', { delivered: removed });
     processCounts.inboxRowsAcknowledged += removed;
   }
   if (obsoleteRows.length > 0) await inbox.remove(push._id, obsoleteRows);

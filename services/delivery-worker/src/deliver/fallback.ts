@@ -144,7 +144,14 @@ export function createAnswerReport(
     const tokenAt = (position: number) => tokens[position] ?? '';
     const primary = primaryBatchId(id);
     const { _id, collapse } = push;
-    const answers = { push: _id, sent: sent.map(tokenAt), refused, done: [], rowIds: [] };
+    const answers = {
+      app: push.app,
+      push: _id,
+      sent: sent.map(tokenAt),
+      refused,
+      done: [],
+      rowIds: [],
+    };
     await store.receipts.recordFallback(primary, answers);
     // Read after the answers are written: a device that becomes a former one meanwhile has its rows ended by its clearing.
     const withRow = sent.filter((position) => !hasBit(full, position));
@@ -154,7 +161,7 @@ export function createAnswerReport(
     );
     if (done.length > 0)
       await store.receipts.recordFallback(primary, {
-        ...{ push: _id, sent: [], refused: [] },
+        ...{ app: push.app, push: _id, sent: [], refused: [] },
         ...{ done, rowIds },
       });
     // Only what is written: after a failure the next call writes it again.

@@ -177,10 +177,10 @@ export function createSendGate(
     () => recordSuperseded(store, push, batchOutcomes),
   );
 
-  /** The same check on the known state, without a query. Nothing of a suspended account is sent. */
+  /** The same check on the known state, without a query. Nothing of a suspended account or a paused app is sent. */
   function maySendNow(): boolean {
     const isOpen = currentPush !== undefined && store.pushes.isSendable(currentPush);
-    return isOpen && batch.isLeaseValid() && !store.suspensions.has(push.app);
+    return isOpen && batch.isLeaseValid() && store.suspensions.mayDeliver(push.app);
   }
   /** Ends recipients that a newer push of the collapse key is for (guarantee G9), but for those in flight. */
   async function skipSuperseded(): Promise<void> {

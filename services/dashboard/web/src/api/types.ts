@@ -24,6 +24,7 @@ export type Webhook = Webhooks['items'][number];
 export type WebhookResponse = NonNullable<Webhook['last']>;
 
 export type Overview = ConsoleApi['get /overview'];
+export type OverviewApp = Overview['apps'][number];
 export type OverviewMinute = Overview['minutes'][number];
 
 export type PushHead = Item<'get /apps/:app/pushes'>;

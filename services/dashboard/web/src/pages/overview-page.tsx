@@ -10,12 +10,13 @@ import {
 } from '../lib/overview-range.ts';
 import { useUrl } from '../lib/use-url.ts';
 import { useLive } from '../live/use-live.ts';
+import { AppsTable } from '../parts/apps-table.tsx';
 import { LiveState } from '../parts/live-state.tsx';
 import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
 import { RangeSelect } from '../parts/range-select.tsx';
 import { Time } from '../parts/time.tsx';
-import { Charts } from './overview/charts.tsx';
+import { Charts, Deliveries } from './overview/charts.tsx';
 import classes from './overview/overview.module.css';
 import { Channels, Failures, Gateways, RefusedCredentials } from './overview/panels.tsx';
 import { Totals } from './overview/totals.tsx';
@@ -40,20 +41,18 @@ export function OverviewPage() {
       actions={
         <>
           <LiveState status={status} />
-          {shown?.scope !== 'accounts' && (
-            <RangeSelect
-              value={range}
-              options={OVERVIEW_RANGES}
-              onChange={(name) => change({ range: name === DEFAULT_RANGE ? undefined : name })}
-            />
-          )}
+          <RangeSelect
+            value={range}
+            options={OVERVIEW_RANGES}
+            onChange={(name) => change({ range: name === DEFAULT_RANGE ? undefined : name })}
+          />
         </>
       }
     >
       <Loaded query={overview} height={520}>
         {(found) =>
           found.scope === 'accounts' ? (
-            <RefusedCredentials overview={found} />
+            <OfAccounts overview={shown ?? found} />
           ) : (
             <Whole overview={shown ?? found} />
           )
@@ -64,13 +63,25 @@ export function OverviewPage() {
 }
 
 function describePeriod({ since, minutes, scope }: Overview) {
-  if (scope === 'accounts') return 'Figures are of the whole installation, which you do not see.';
   if (since === null) return 'There are no figures yet: they come with the first push.';
   return (
     <>
-      {minutes.length === 1 ? 'The last minute' : `The last ${minutes.length} minutes`}. Figures
-      exist since <Time at={since} />.
+      {minutes.length === 1 ? 'The last minute' : `The last ${minutes.length} minutes`}
+      {scope === 'accounts' && ' of the apps that you may see'}. Figures exist since{' '}
+      <Time at={since} />.
     </>
+  );
+}
+
+/** Shows the figures of an operator's own apps. Latency, gateways and channels are of the whole installation. */
+function OfAccounts({ overview }: { overview: Overview }) {
+  return (
+    <Stack gap="md">
+      <Totals overview={overview} />
+      <Deliveries minutes={overview.minutes} readAt={overview.readAt} />
+      <AppsTable apps={overview.apps} />
+      <RefusedCredentials overview={overview} />
+    </Stack>
   );
 }
 
@@ -81,6 +92,7 @@ function Whole({ overview }: { overview: Overview }) {
       {refusedCredentials.length > 0 && <RefusedCredentials overview={overview} />}
       <Totals overview={overview} />
       <Charts minutes={overview.minutes} readAt={overview.readAt} />
+      <AppsTable apps={overview.apps} />
       <div className={classes.columns}>
         <Channels overview={overview} />
         <Gateways overview={overview} />

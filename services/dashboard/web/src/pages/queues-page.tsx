@@ -3,6 +3,7 @@ import { useGet } from '../api/use-get.ts';
 import { useCurrentApp } from '../lib/current-app.ts';
 import { channelLabel } from '../lib/outcomes.ts';
 import { formatCount, formatDuration } from '../lib/times.ts';
+import { BusiestApps } from '../parts/apps-table.tsx';
 import { TextLink } from '../parts/links.tsx';
 import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
@@ -59,6 +60,7 @@ export function QueuesPage() {
           </>
         )}
       </Loaded>
+      <BusiestApps />
       <FailedJobs />
     </Page>
   );

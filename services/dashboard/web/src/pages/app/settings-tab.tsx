@@ -2,10 +2,12 @@ import '@mantine/core/styles/NumberInput.css';
 import {
   Button,
   Checkbox,
+  Group,
   NativeSelect,
   NumberInput,
   Paper,
   Stack,
+  Text,
   Textarea,
   TextInput,
 } from '@mantine/core';
@@ -13,6 +15,7 @@ import { type FormEvent, useState } from 'react';
 import { change } from '../../api/request.ts';
 import type { App } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
+import { ConfirmButton } from '../../parts/confirm-button.tsx';
 import { useMay } from '../../shell/session.ts';
 
 /** Settings as the inputs hold them. */
@@ -89,6 +92,7 @@ export function SettingsTab({ app }: { app: App }) {
   };
   return (
     <Paper withBorder p="md" maw={560}>
+      <Pause app={app} />
       <form onSubmit={submit}>
         <fieldset disabled={!mayChange} style={{ border: 0, margin: 0, padding: 0 }}>
           <Stack gap="sm">
@@ -102,6 +106,38 @@ export function SettingsTab({ app }: { app: App }) {
         </fieldset>
       </form>
     </Paper>
+  );
+}
+
+/** Shows whether the app's deliveries wait, and pauses or resumes them. */
+function Pause({ app: { id, name, paused } }: { app: App }) {
+  const mayChange = useMay('admin');
+  const pause = useChange({
+    run: () => change('PUT', `/apps/${id}`, { paused: !paused }),
+    outdated: [[`/apps/${id}`], ['/apps'], ['/overview', {}]],
+    done: paused ? 'Deliveries go on within seconds.' : 'Deliveries stop within seconds.',
+  });
+  return (
+    <Group justify="space-between" mb="md">
+      <Text fz="sm">{paused ? 'Paused: deliveries wait.' : 'Deliveries are not paused.'}</Text>
+      {mayChange && (
+        <ConfirmButton
+          label={paused ? 'Resume deliveries' : 'Pause deliveries'}
+          isPending={pause.isPending}
+          confirmation={{
+            title: paused
+              ? `Resume the deliveries of ${name}?`
+              : `Pause the deliveries of ${name}?`,
+            text: paused
+              ? 'The pushes that wait are delivered, but for those that have expired.'
+              : 'Pushes are accepted and wait; they expire as always. Devices still get what their inbox holds.',
+            action: paused ? 'Resume' : 'Pause',
+            isDangerous: !paused,
+            onConfirm: () => pause.mutate(),
+          }}
+        />
+      )}
+    </Group>
   );
 }
 

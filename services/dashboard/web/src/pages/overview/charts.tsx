@@ -14,9 +14,7 @@ type ChartProps = Pick<Overview, 'minutes' | 'readAt'>;
 export function Charts(props: ChartProps) {
   return (
     <div className={classes.columns}>
-      <Panel title="Pushes and deliveries by minute">
-        <Deliveries {...props} />
-      </Panel>
+      <Deliveries {...props} />
       <Panel title="Latency by minute">
         <Latencies {...props} />
       </Panel>
@@ -24,7 +22,16 @@ export function Charts(props: ChartProps) {
   );
 }
 
-function Deliveries({ minutes, readAt }: ChartProps) {
+/** Shows accepted pushes and the ends of deliveries by minute. */
+export function Deliveries(props: ChartProps) {
+  return (
+    <Panel title="Pushes and deliveries by minute">
+      <DeliveryLines {...props} />
+    </Panel>
+  );
+}
+
+function DeliveryLines({ minutes, readAt }: ChartProps) {
   if (minutes.length === 0) return <Nothing>Nothing has been sent yet.</Nothing>;
   const { accepted, delivered, sent, failed } = sumMinutes(minutes);
   const series = (label: string, outcome: string, read: (minute: OverviewMinute) => number) => ({

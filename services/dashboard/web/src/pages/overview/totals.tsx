@@ -3,8 +3,8 @@ import type { Overview } from '../../api/types.ts';
 import { sumMinutes } from '../../lib/overview-sums.ts';
 import { formatCount, formatDuration } from '../../lib/times.ts';
 
-/** Shows the sums of the overview's minutes, and the latency. */
-export function Totals({ overview: { minutes, latency } }: { overview: Overview }) {
+/** Shows the sums of the overview's minutes, and the latency of the installation. */
+export function Totals({ overview: { minutes, latency, scope } }: { overview: Overview }) {
   const { accepted, delivered, sent, failed } = sumMinutes(minutes);
   return (
     <SimpleGrid cols={{ base: 2, xs: 3, lg: 6 }} spacing="sm">
@@ -12,8 +12,12 @@ export function Totals({ overview: { minutes, latency } }: { overview: Overview 
       <Total name="Delivered" value={formatCount(delivered)} mark="delivered" />
       <Total name="Sent to providers" value={formatCount(sent)} mark="sent" />
       <Total name="Failed" value={formatCount(failed)} mark="failed" />
-      <Total name="Latency, half within" value={formatLatency(latency.p50Ms)} />
-      <Total name="Latency, 99 % within" value={formatLatency(latency.p99Ms)} />
+      {scope === 'installation' && (
+        <>
+          <Total name="Latency, half within" value={formatLatency(latency.p50Ms)} />
+          <Total name="Latency, 99 % within" value={formatLatency(latency.p99Ms)} />
+        </>
+      )}
     </SimpleGrid>
   );
 }

@@ -1,0 +1,83 @@
+import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { describeRedisUrl } from '@carillon/core/redis-url';
+import { createAppFiguresReader } from '@carillon/presence/app-figures';
+import { createRedis, type RedisAddress } from '@carillon/presence/redis';
+import { type QueueState, readQueueStates } from '@carillon/queue/queue-states';
+import type { AppBacklog } from '@carillon/reports/app-backlog';
+import type { ChannelBacklog } from '@carillon/reports/backlog';
+import type { Reports } from '@carillon/reports/reports';
+import type { Store } from '@carillon/store/store';
+import { AdminError, describeError } from './admin-error.ts';
+
+/** Maximum count of a channel's batches. */
+const MAX_COUNTED = 100_000;
+/** Number of apps that are listed. */
+const LISTED_APPS = 10;
+
+/** Jobs of the queues, and pending batches by channel and by app. */
+export interface QueuesView {
+  queues: QueueState[];
+  channels: (ChannelBacklog & { channel: Channel })[];
+  /** The ten apps with the most pending batches. */
+  apps: PendingApp[];
+}
+
+/** An app with its pending batches. */
+export interface PendingApp extends AppBacklog {
+  name: string;
+  paused: boolean;
+}
+
+type BacklogStore = Pick<Store, 'apps' | 'suspensions'> & Pick<Reports, 'appBacklog'>;
+
+/**
+ * Reads what waits: the jobs in Redis, the batches in MongoDB.
+ *
+ * @throws AdminError REDIS_UNREACHABLE; any error of MongoDB
+ */
+export async function readQueues(
+  store: BacklogStore & Pick<Reports, 'backlog'>,
+  address: RedisAddress,
+): Promise<QueuesView> {
+  const redis = createRedis(address, 'probe', () => undefined);
+  try {
+    const queues = await redis
+      .connect()
+      .then(() => readQueueStates(redis))
+      .catch((error: unknown) => {
+        const server = describeRedisUrl(address.url);
+        const text = `Redis at ${server} can't be reached: ${describeError(error)}.`;
+        throw new AdminError('REDIS_UNREACHABLE', text);
+      });
+    await store.suspensions.refresh();
+    const measured = CHANNELS.map(async (channel) => ({
+      ...{ channel, ...(await store.backlog.measure(channel, MAX_COUNTED)) },
+    }));
+    const figures = createAppFiguresReader(redis);
+    // Without Redis apps are missing that another one hides.
+    const listActive = () => figures.listActive().catch(() => []);
+    return {
+      queues,
+      channels: await Promise.all(measured),
+      apps: await listPendingApps(store, listActive, LISTED_APPS),
+    };
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** Lists the apps with the most pending batches. Refresh the suspensions before. */
+export async function listPendingApps(
+  { apps, appBacklog, suspensions }: BacklogStore,
+  listActive: () => Promise<readonly string[]>,
+  limit: number,
+): Promise<PendingApp[]> {
+  const found = (await appBacklog.measure(listActive)).slice(0, limit);
+  const owners = await apps.findOwners(found.map(({ app }) => app));
+  const names = new Map(owners.map(({ _id, name }) => [_id, name]));
+  return found.map((backlog) => ({
+    ...backlog,
+    name: names.get(backlog.app) ?? backlog.app,
+    paused: suspensions.isPaused(backlog.app),
+  }));
+}

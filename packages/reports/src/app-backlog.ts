@@ -1,0 +1,170 @@
+import { BATCH_LEASE_MS } from '@carillon/core/batch';
+import { CHANNELS, type Channel } from '@carillon/core/channels';
+import type { Clock } from '@carillon/store/clock';
+import { PUSHES_OF_APP_INDEX, UNCLOSED_BATCHES_INDEX } from '@carillon/store/migrate';
+import type { Suspensions } from '@carillon/store/suspensions';
+import type { Collection, Db, Document } from 'mongodb';
+import { type BatchSet, COUNT_TIMEOUT_MS, openBatchSets } from './backlog.ts';
+
+/** Maximum index entries read of each channel and kind of batches, the oldest first. */
+const MAX_ENTRIES = 20_000;
+/** Maximum apps that are looked up one by one when the entries were more than that: another app may hide them. */
+const MAX_LOOKED_UP = 30;
+/** Maximum documents read of each collection for such an app. */
+const MAX_DOCUMENTS = 100;
+/** Maximum apps returned, those with the most pending batches. */
+const MAX_APPS = 1_000;
+
+/** Batches of one app that workers have or could have now, were the app not paused. */
+export interface AppBacklog {
+  app: string;
+  pending: number;
+  /** True if `pending` is a lower bound: more entries exist than are read. */
+  isAtLeast: boolean;
+  /** Age of the oldest pending batch, in milliseconds; 0 without one. */
+  oldestMs: number;
+}
+
+/** Pending batches of an app, as one query has counted them. */
+interface Count {
+  app: string;
+  pending: number;
+  oldest: Date | null;
+  isAtLeast: boolean;
+}
+
+/**
+ * Measures the pending work of each app, from the indexes as far as it has at most 20,000 batches a channel. Batches of
+ * paused apps count: an operator must see what waits. Those of suspended accounts do not.
+ */
+export function createAppBacklog(
+  db: Db,
+  clock: Clock,
+  suspensions: Pick<Suspensions, 'filterSuspended' | 'has'>,
+) {
+  const sets = Object.values(openBatchSets(db));
+
+  async function group(
+    { collection, filter, hint }: BatchSet,
+    channel: Channel,
+    horizon: Date,
+    limit: number,
+  ): Promise<Count[]> {
+    const match = { 'work.channel': channel, ...filter, 'work.at': { $lte: horizon } };
+    const found = await collection
+      .aggregate<Omit<Count, 'app' | 'isAtLeast'> & { _id: string }>(
+        [
+          { $match: { ...match, ...suspensions.filterSuspended() } },
+          { $sort: { 'work.at': 1 } },
+          { $limit: limit },
+          { $group: { _id: '$app', pending: { $sum: 1 }, oldest: { $min: '$work.at' } } },
+        ],
+        { hint, maxTimeMS: COUNT_TIMEOUT_MS },
+      )
+      .toArray();
+    const read = found.reduce((sum, { pending }) => sum + pending, 0);
+    return found.map(({ _id, ...count }) => ({ app: _id, ...count, isAtLeast: read >= limit }));
+  }
+
+  /** Counts the pending among the newest pushes of an app, and among some of its other batches. */
+  function lookUp(app: string, horizon: Date): Promise<Count[]> {
+    const isDue = { $lte: ['$work.at', horizon] };
+    const isReady = { $eq: ['$work.state', 'ready'] };
+    const isOpen = { $eq: ['$state', 'open'] };
+    const unclosed = { 'work.state': { $in: ['waiting', 'ready'] }, from: { $exists: true } };
+    return Promise.all([
+      countAmong(
+        db.collection('pushes'),
+        app,
+        [{ $match: { app } }, { $sort: { _id: -1 } }],
+        { $and: [isOpen, isReady, isDue] },
+        PUSHES_OF_APP_INDEX,
+      ),
+      countAmong(
+        db.collection('batches'),
+        app,
+        [{ $match: { app, ...unclosed } }],
+        isDue,
+        UNCLOSED_BATCHES_INDEX,
+      ),
+    ]);
+  }
+
+  return {
+    lookUp,
+    /**
+     * Measures the pending batches of the apps that have most, and of apps that these hide.
+     *
+     * @param listActive lists the apps that have accepted pushes lately; called only if there are more batches than are
+     *   read. The first thirty of them that were not among these are looked up one by one
+     * @param limit maximum batches read of each channel and kind
+     */
+    async measure(
+      listActive: () => Promise<readonly string[]>,
+      limit = MAX_ENTRIES,
+    ): Promise<AppBacklog[]> {
+      const now = clock.now();
+      const horizon = new Date(now + BATCH_LEASE_MS);
+      const counts: Count[] = [];
+      // One channel after the other: all at once would take MongoDB from the deliveries.
+      for (const channel of CHANNELS) {
+        const groups = await Promise.all(sets.map((set) => group(set, channel, horizon, limit)));
+        counts.push(...groups.flat());
+      }
+      if (counts.some(({ isAtLeast }) => isAtLeast)) {
+        const seen = new Set(counts.map(({ app }) => app));
+        const hidden = (await listActive())
+          .filter((app) => !seen.has(app) && !suspensions.has(app))
+          .slice(0, MAX_LOOKED_UP);
+        counts.push(...(await Promise.all(hidden.map((app) => lookUp(app, horizon)))).flat());
+      }
+      return addUp(counts, now);
+    },
+  };
+}
+
+async function countAmong(
+  collection: Collection,
+  app: string,
+  stages: readonly Document[],
+  isPending: Document,
+  hint: Document,
+): Promise<Count> {
+  const [found] = await collection
+    .aggregate<{ read: number; pending: number; oldest: Date | null }>(
+      [
+        ...stages,
+        { $limit: MAX_DOCUMENTS },
+        {
+          $group: {
+            _id: null,
+            read: { $sum: 1 },
+            pending: { $sum: { $cond: [isPending, 1, 0] } },
+            oldest: { $min: { $cond: [isPending, '$work.at', null] } },
+          },
+        },
+      ],
+      { hint, maxTimeMS: COUNT_TIMEOUT_MS },
+    )
+    .toArray();
+  const { read = 0, pending = 0, oldest = null } = found ?? {};
+  return { app, pending, oldest, isAtLeast: read >= MAX_DOCUMENTS };
+}
+
+function addUp(counts: readonly Count[], now: number): AppBacklog[] {
+  const sums = new Map<string, AppBacklog>();
+  for (const { app, pending, oldest, isAtLeast } of counts) {
+    const sum = sums.get(app) ?? { app, pending: 0, isAtLeast: false, oldestMs: 0 };
+    const ageMs = oldest === null ? 0 : Math.max(0, now - oldest.getTime());
+    sums.set(app, {
+      app,
+      pending: sum.pending + pending,
+      isAtLeast: sum.isAtLeast || isAtLeast,
+      oldestMs: Math.max(sum.oldestMs, ageMs),
+    });
+  }
+  return [...sums.values()]
+    .filter(({ pending }) => pending > 0)
+    .sort((one, other) => other.pending - one.pending)
+    .slice(0, MAX_APPS);
+}
