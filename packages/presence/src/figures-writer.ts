@@ -3,6 +3,7 @@ import { resultWithin } from '@carillon/core/with-timeout';
 import { type BacklogFigures, encodeBacklog, FIELDS } from './figures.ts';
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
 import { createFiguresSender } from './figures-sender.ts';
+import { type OpenCircuit, writeOpenCircuits } from './open-circuits.ts';
 import { createRedis, type RedisAddress } from './redis.ts';
 
 /** Interval of the writes to Redis. */
@@ -26,6 +27,9 @@ export interface FiguresOptions {
 /** Reads the pending work; undefined if that fails. */
 type ReadBacklog = () => Promise<readonly BacklogFigures[] | undefined>;
 
+/** The figures of a process. */
+export type Figures = ReturnType<typeof startFigures>;
+
 /**
  * Adds the counts of this process (`core/process-counts`) to the figures in Redis, every 5 s in one command, and only
  * if there is something to write. Counts that Redis did not accept are added later, to the minute in which they were
@@ -43,6 +47,7 @@ export function startFigures(
   const gauges = createGauges();
   let readBacklog: ReadBacklog | undefined;
   let isBacklogReader = false;
+  let listCircuits: () => Iterable<OpenCircuit> = () => [];
 
   async function flush(): Promise<void> {
     counters.collect();
@@ -56,6 +61,10 @@ export function startFigures(
     isBacklogReader = await sender.send(deltas, values, canReadBacklog);
   }
 
+  async function reportCircuits(): Promise<void> {
+    if (redis.status === 'ready') await writeOpenCircuits(redis, listCircuits());
+  }
+
   async function updateBacklog(): Promise<void> {
     if (!isBacklogReader || readBacklog === undefined) return;
     const reading = readBacklog().catch(report);
@@ -66,6 +75,7 @@ export function startFigures(
 
   async function tick(): Promise<void> {
     const wasBacklogReader = isBacklogReader;
+    await reportCircuits();
     await updateBacklog();
     await flush();
     if (wasBacklogReader || !isBacklogReader) return;
@@ -82,6 +92,10 @@ export function startFigures(
     /** Adds the pending work; `read` is called every 5 s while there is a viewer, in one scheduler of all. */
     reportBacklog(read: ReadBacklog): void {
       readBacklog = read;
+    },
+    /** Shares the open circuits of this process; `list` is called every 5 s, and nothing is written while none is open. */
+    reportCircuits(list: () => Iterable<OpenCircuit>): void {
+      listCircuits = list;
     },
     /** Sends the last counts, for at most 500 ms, and closes the connection. */
     async stop(): Promise<void> {

@@ -58,6 +58,11 @@ export function createApps(db: Db, clock: Clock) {
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
+    /** Finds the names and accounts of apps. */
+    listNames: (ids: readonly string[]) =>
+      apps
+        .find({ _id: { $in: [...ids] } }, { projection: { name: 1, account: 1 } })
+        .toArray() as Promise<Pick<AppDocument, '_id' | 'name' | 'account'>[]>,
     /** Lists the ids of the apps of some accounts, or of all. */
     listIds: async (accounts: readonly string[] | 'all', limit: number): Promise<string[]> => {
       const filter = accounts === 'all' ? {} : { account: { $in: [...accounts] } };

@@ -17,12 +17,12 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   accounts: { find: [ACCOUNT], list: ['', 10] },
   apps: {
     ...{ list: [ACCOUNT, '', 10], find: [APP], findByBundleIdOrHost: ['example.org'] },
-    ...{ search: ['(a', [APP], 10], listIds: ['all', 10] },
+    ...{ search: ['(a', [APP], 10], listIds: ['all', 10], listNames: [[APP]] },
   },
   keys: { owner: ['digest'], owners: [['digest']], list: [APP] },
   credentials: {
     ...{ has: [APP, 'apns'], listForChannel: [APP, 'apns'], webPushPublicKey: [APP] },
-    ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [], listRefused: [10] },
+    ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [] },
     ...{ listUnaccepted: [10], list: [APP], iterateOf: ['web-push'] },
   },
   operators: {

@@ -16,6 +16,7 @@ import {
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
 import { type ConsoleRoute, EventStream, type SessionOperator } from '../src/http/route.ts';
+import { createLiveFigures } from '../src/live/live-figures.ts';
 import { estimateQuantile, type Overview } from '../src/live/overview.ts';
 import { createPushWatch } from '../src/live/push-watch.ts';
 import { liveRoutes, MAX_STREAMS } from '../src/live/routes.ts';
@@ -35,7 +36,8 @@ const open = new Set<AbortController>();
 beforeAll(async () => {
   [redisServer, database] = await Promise.all([startRedis(), startStore()]);
   [redis, own] = [await connectRedis(redisServer), await connectRedis(redisServer)];
-  routes = liveRoutes({ redis, store: database.store, intervalMs: 50 });
+  const figures = createLiveFigures(redis, database.store);
+  routes = liveRoutes({ redis, figures, store: database.store, intervalMs: 50 });
   // The app of the store's test pushes.
   const app = { _id: APP, name: 'app', account: 'account-1', createdAt: new Date() };
   await database.db.collection<{ _id: string }>('apps').insertOne(app);

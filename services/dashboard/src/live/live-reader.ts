@@ -1,13 +1,9 @@
-import { resultWithin } from '@carillon/core/with-timeout';
+import { findProblems, type HealthFacts } from '@carillon/admin/health';
 import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
-import type { Store } from '@carillon/store/store';
 import type { LiveState } from './overview.ts';
 
 /** Interval of the reads while there are viewers, and greatest age of what a request gets. */
 const READ_INTERVAL_MS = 5_000;
-const MAX_REFUSALS = 100;
-/** While MongoDB is slow, the figures are shown with the refused credentials read before. */
-const REFUSALS_TIMEOUT_MS = 1_000;
 
 /** Is called after each read while it is subscribed. */
 export interface LiveListener {
@@ -19,7 +15,7 @@ export interface LiveListener {
 /** Resources of the shared reader. */
 export interface LiveReaderResources {
   figures: { read(): Promise<FiguresSnapshot> };
-  credentials: Pick<Store['credentials'], 'listUnaccepted'>;
+  readHealth(): Promise<HealthFacts>;
   intervalMs?: number;
 }
 
@@ -29,7 +25,7 @@ export interface LiveReaderResources {
  */
 export function createLiveReader({
   figures,
-  credentials,
+  readHealth,
   intervalMs = READ_INTERVAL_MS,
 }: LiveReaderResources) {
   const listeners = new Set<LiveListener>();
@@ -40,18 +36,14 @@ export function createLiveReader({
   let timer: NodeJS.Timeout | undefined;
 
   async function readNow(): Promise<LiveState> {
-    const [snapshot, found] = await Promise.all([
-      figures.read(),
-      resultWithin(
-        credentials.listUnaccepted(MAX_REFUSALS).catch(() => undefined),
-        REFUSALS_TIMEOUT_MS,
-        undefined,
-      ),
-    ]);
+    const [snapshot, facts] = await Promise.all([figures.read(), readHealth()]);
+    // While MongoDB is slow, the figures are shown with the refused credentials read before.
+    const refusals = facts.refusals ?? latest?.refusals ?? [];
     latest = {
       figures: snapshot,
-      refusals: found ?? latest?.refusals ?? [],
-      refusalsAt: found === undefined ? (latest?.refusalsAt ?? null) : Date.now(),
+      refusals,
+      refusalsAt: facts.refusals === undefined ? (latest?.refusalsAt ?? null) : Date.now(),
+      problems: findProblems({ ...facts, refusals }, Date.now()),
     };
     latestAt = performance.now();
     readAt = Date.now();

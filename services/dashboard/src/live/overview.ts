@@ -1,3 +1,4 @@
+import { type Problem, selectProblems } from '@carillon/admin/health';
 import type { BacklogFigures } from '@carillon/presence/figures';
 import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
 import { LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
@@ -26,6 +27,8 @@ export interface OverviewMinute {
 /** The overview of the installation, or what one operator may see of it. */
 export interface Overview {
   readAt: number;
+  /** Faults that delay deliveries; an operator of some accounts gets those of their apps. */
+  problems: Problem[];
   /** `accounts`: the operator is of some accounts, and gets only their refused credentials. */
   scope: 'installation' | 'accounts';
   /** Time of the first figures; null without any. */
@@ -36,7 +39,7 @@ export interface Overview {
   latency: LatencySummary;
   /** Of the last 15, 30 and 60 minutes, by their number. */
   latencies: Record<number, LatencySummary>;
-  /** Empty until a scheduler has counted, some seconds after the first viewer came. */
+  /** Empty while MongoDB does not respond. */
   channels: BacklogFigures[];
   gateways: { id: string; online: number }[];
   /** Credentials that their provider has refused and not accepted since. */
@@ -60,11 +63,12 @@ export interface LiveState {
   figures: FiguresSnapshot;
   refusals: readonly RefusalView[];
   refusalsAt: number | null;
+  problems: readonly Problem[];
 }
 
 /** Builds the overview of the last `minutes` for an operator. */
 export function buildOverview(
-  { figures, refusals, refusalsAt }: LiveState,
+  { figures, refusals, refusalsAt, problems }: LiveState,
   operator: SessionOperator,
   minutes: number,
 ): Overview {
@@ -72,6 +76,9 @@ export function buildOverview(
   const summary = isWhole ? summarizeOnce(figures) : undefined;
   return {
     readAt: Math.round(figures.readAt),
+    problems: isWhole
+      ? [...problems]
+      : selectProblems(problems, (account) => mayUseAccount(operator, account)),
     scope: isWhole ? 'installation' : 'accounts',
     since: figures.since === undefined ? null : Math.round(figures.since),
     minutes: summary?.minutes.slice(-minutes) ?? [],

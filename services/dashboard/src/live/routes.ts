@@ -1,5 +1,6 @@
+import { readHealth } from '@carillon/admin/health';
 import { isPushId } from '@carillon/core/ids';
-import { createFiguresReader, MAX_MINUTES } from '@carillon/presence/figures-reader';
+import { MAX_MINUTES } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
@@ -11,6 +12,7 @@ import {
   mayUseAccount,
   type SessionOperator,
 } from '../http/route.ts';
+import type { LiveFigures } from './live-figures.ts';
 import { createLiveReader } from './live-reader.ts';
 import { buildOverview } from './overview.ts';
 import { createPushWatch } from './push-watch.ts';
@@ -34,7 +36,8 @@ const pushIds = z
 export interface LiveResources {
   /** The Redis of the queues. */
   redis: Redis;
-  store: Pick<Store, 'credentials'> & Pick<Reports, 'pushProgress'>;
+  figures: LiveFigures;
+  store: Pick<Store, 'apps' | 'credentials'> & Pick<Reports, 'pushProgress'>;
   /** Interval of the shared reader's reads; 5 s unless given. */
   intervalMs?: number;
 }
@@ -44,10 +47,10 @@ export interface LiveResources {
  * 5 s; `unavailable` with the time of the last one instead while Redis does not respond; `push` when a watched push has
  * changed, and once in the beginning.
  */
-export function liveRoutes({ redis, store, intervalMs }: LiveResources) {
+export function liveRoutes({ redis, figures, store, intervalMs }: LiveResources) {
   const reader = createLiveReader({
-    figures: createFiguresReader(redis),
-    credentials: store.credentials,
+    figures,
+    readHealth: () => readHealth(redis, store),
     ...(intervalMs !== undefined && { intervalMs }),
   });
   const pushWatch = createPushWatch(
