@@ -83,9 +83,7 @@ export async function checkHealth(
           check('workers', 'each queue with waiting jobs has a worker', 'no-worker', 'slow-queue'),
           check('providers', 'none is unavailable for an app', 'open-circuit'),
         ]),
-    ...(refusals === undefined
-      ? []
-      : [check('refused credentials', 'none', 'refused-credential')]),
+    ...(refusals === undefined ? [] : [check('refused credentials', 'none', 'refused-credential')]),
   ]);
 }
 

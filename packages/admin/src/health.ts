@@ -1,6 +1,10 @@
 import type { Channel } from '@carillon/core/channels';
 import { resultWithin } from '@carillon/core/with-timeout';
-import { MAX_OPEN_CIRCUITS, type OpenCircuit, readOpenCircuits } from '@carillon/presence/open-circuits';
+import {
+  MAX_OPEN_CIRCUITS,
+  type OpenCircuit,
+  readOpenCircuits,
+} from '@carillon/presence/open-circuits';
 import type { Redis } from '@carillon/presence/redis';
 import type { QueueName } from '@carillon/queue/jobs';
 import { type QueueState, readQueueStates } from '@carillon/queue/queue-states';
@@ -37,6 +41,7 @@ export interface Problem {
   queues?: readonly QueueName[];
   /** The app that it concerns; absent if it concerns all. */
   app?: { id: string; name: string; account: string };
+  channel?: Channel;
   /** Unix milliseconds; null if it is not told. */
   since: number | null;
   /** A sentence that says what is wrong. */
@@ -112,9 +117,7 @@ function findQueueProblems(queues: readonly QueueState[], now: number): Problem[
     const names = found.map(({ name }) => name);
     const oldestMs = Math.max(...found.map(({ oldestWaitingMs }) => oldestWaitingMs ?? 0));
     const since = Math.round(now - oldestMs);
-    return [
-      { kind, queues: names, since, text: `${text}: ${names.join(', ')}.`, advice },
-    ];
+    return [{ kind, queues: names, since, text: `${text}: ${names.join(', ')}.`, advice }];
   };
   return [
     ...describe(
@@ -144,6 +147,7 @@ function describeRefusal(refusal: RefusalView): Problem {
   return {
     kind: 'refused-credential',
     app: { id: app, name, account },
+    channel,
     since: refusedAt.getTime(),
     text: `${CHANNEL_LABELS[channel]} refuses the credential${of} of the app ${name}: ${detail}.`,
     advice: 'Its deliveries wait until you set a credential that the provider accepts.',
@@ -161,6 +165,7 @@ function findCircuitProblems({ circuits, refusals = [], apps }: HealthFacts): Pr
       return {
         kind: 'open-circuit',
         app: { id, name, account },
+        channel,
         since,
         text: `${CHANNEL_LABELS[channel]} is unavailable for the app ${name}: ${reason}.`,
         advice:

@@ -132,10 +132,8 @@ export function createCircuit(now: () => number, random: () => number) {
       settle(permit);
       gate.endProbe(permit.serial);
     },
-    /** Checks whether nothing but a probe is sent. */
-    isOpen: gate.isOpen,
-    /** Returns when the circuit opened, by `now`; undefined while it is closed. */
-    openedAt: gate.openedAt,
+    /** Checks whether nothing but a probe is sent, and since when by `now`. */
+    ...{ isOpen: gate.isOpen, openedAt: gate.openedAt },
     state: gate.state,
     countRefused: troubled.countRefused,
     hasRefused: troubled.hasRefused,

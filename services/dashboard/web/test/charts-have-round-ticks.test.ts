@@ -67,7 +67,14 @@ test('a range of the overview consists of its last minutes and their latency', (
     latency: { p50Ms: 1, p99Ms: 2 },
   });
   const overview = {
-    ...{ readAt: 0, scope: 'installation' as const, since: 0, channels: [], gateways: [] },
+    ...{
+      readAt: 0,
+      problems: [],
+      scope: 'installation' as const,
+      since: 0,
+      channels: [],
+      gateways: [],
+    },
     minutes: Array.from({ length: 60 }, (_, n) => minute(n)),
     latency: { p50Ms: 60, p99Ms: 60 },
     latencies: { 15: { p50Ms: 15, p99Ms: 15 } },

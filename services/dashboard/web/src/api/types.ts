@@ -24,6 +24,8 @@ export type Webhook = Webhooks['items'][number];
 export type WebhookResponse = NonNullable<Webhook['last']>;
 
 export type Overview = ConsoleApi['get /overview'];
+/** A fault that delays deliveries. */
+export type Problem = Overview['problems'][number];
 export type OverviewMinute = Overview['minutes'][number];
 
 export type PushHead = Item<'get /apps/:app/pushes'>;
