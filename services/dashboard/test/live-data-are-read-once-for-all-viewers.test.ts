@@ -178,6 +178,14 @@ const getOverview = (operator?: SessionOperator) =>
 const countQueries = () =>
   database.db.collection('system.profile').countDocuments({ ns: /credentials|pushes/ });
 
+test('pending batches are there at first sight, without a scheduler', async () => {
+  await insertPush(database, newTokens(1), { shape: 'in the push' });
+  const { channels } = (await get('/overview')) as Overview;
+  const pending = Object.fromEntries(channels.map((one) => [one.channel, one.pending]));
+  expect(pending).toMatchObject({ apns: 0, fcm: 0, 'web-push': 0 });
+  expect(pending.mqtt).toBeGreaterThan(0);
+});
+
 test('twenty viewers cost as many commands as one, and no viewer costs none', async () => {
   await database.db.command({ profile: 2 });
   const viewers = await Promise.all(
@@ -242,6 +250,25 @@ test('counts of a process are in the overview, and hidden from a viewer of some 
     { ...refusal, app: mine?.app, refusedAt: expect.any(Number) },
   ]);
   expect(JSON.stringify(restricted)).not.toContain(others?.app);
+  const ofOwnApp = {
+    kind: 'refused-credential',
+    app: { id: mine?.app },
+    since: expect.any(Number),
+  };
+  expect(restricted.problems).toMatchObject([ofOwnApp]);
+  await own.lpush('bull:send:wait', 'job');
+  await own.hset('bull:send:job', { timestamp: Date.now() - 90_000 });
+  const { problems } = await until(async () => {
+    const read = await getOverview();
+    return read.problems.length === 3 ? read : undefined;
+  });
+  expect(problems[0]).toMatchObject({ kind: 'no-worker', queues: ['send'] });
+  expect((problems[0]?.since ?? 0) - Date.now()).toBeLessThanOrEqual(-90_000);
+  const { problems: ofAccount } = await getOverview({ ...VIEWER, accounts: [mine?.account ?? ''] });
+  // A sentence without figures of others.
+  expect(ofAccount).toMatchObject([{ kind: 'installation', since: null }, ofOwnApp]);
+  expect(JSON.stringify(ofAccount)).not.toContain('send');
+  await own.del('bull:send:wait', 'bull:send:job');
 });
 
 test('the streams of an operator and of the process are limited, and one that ends frees a slot', async () => {
