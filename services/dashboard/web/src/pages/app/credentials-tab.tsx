@@ -1,5 +1,5 @@
 import { Alert, Button, Group, Stack, Text } from '@mantine/core';
-import { useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import { change, pathWith } from '../../api/request.ts';
 import type { Credential } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
@@ -13,8 +13,11 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { Panel } from '../../parts/panel.tsx';
 import { Time } from '../../parts/time.tsx';
 import { useMay } from '../../shell/session.ts';
-import { CredentialForm } from './credential-form.tsx';
 import { TestPush } from './test-push.tsx';
+
+const CredentialForm = lazy(async () => ({
+  default: (await import('./credential-form.tsx')).CredentialForm,
+}));
 
 /** Lists an app's credentials at providers, sets and removes them. Their secrets are never shown. */
 export function CredentialsTab({ app }: { app: string }) {
@@ -49,7 +52,11 @@ export function CredentialsTab({ app }: { app: string }) {
           )
         }
       </Loaded>
-      {isAdding && <CredentialForm app={app} onClose={() => setAdding(false)} />}
+      {isAdding && (
+        <Suspense>
+          <CredentialForm app={app} onClose={() => setAdding(false)} />
+        </Suspense>
+      )}
     </Stack>
   );
 }
