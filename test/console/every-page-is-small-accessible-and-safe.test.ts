@@ -39,8 +39,16 @@ beforeAll(async () => {
   const filled = await fixture.fill();
   ({ ids } = filled);
   ({ account } = filled.tenant);
+  await refuseCredential(ids.app);
 });
 afterAll(() => fixture?.close());
+
+/** Marks a credential as refused, so that each page shows a problem above its content. */
+async function refuseCredential(app: string): Promise<void> {
+  const { credentials } = fixture.store;
+  for (const { _id, revision } of await credentials.listForChannel(app, 'apns'))
+    await credentials.recordRefusal(_id, revision, 'InvalidProviderToken', 0);
+}
 
 const addressOf = (path: string) => `${fixture.origin}${fillPath(path, ids)}`;
 const newPage = () => fixture.owner.browserContext().newPage();
@@ -86,6 +94,7 @@ describe('a page is accessible and fits,', () => {
     test.each(PAGE_VIEWS)('$width pixels wide and $scheme', async (view) => {
       const page = await openView(fixture.owner.browserContext(), addressOf(path), view);
       await waitUntilSettled(page);
+      if (SESSION_PATHS.includes(path)) await page.waitForSelector('section[aria-label=Problems]');
       await expectAccessible(page);
       await page.close();
     });

@@ -6,12 +6,14 @@ import {
   batch,
   CLAIM_FIELDS,
   embeddedBatch,
-  inAnHour,
   insertDocuments,
   push,
 } from '../../packages/store/test/document-fixtures.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
+import { openStore } from '../support/open-store.ts';
 import { startTestDatabase, type TestDatabase } from '../support/test-database.ts';
+
+const SHOP = 'd'.repeat(24);
 
 interface Finding {
   check: string;
@@ -62,22 +64,22 @@ test('due batches that no worker claims, the app with most, and those of no susp
   expect(await find('backlog')).toMatchObject({ ok: true, detail: 'no batch is due' });
 });
 
-test('credentials that a provider refuses, as long as it does', async () => {
-  const refused = (until: Date) => ({
-    refused: { detail: 'InvalidToken', at: anHourAgo(), until },
-  });
-  await insertDocuments(database.db, 'credentials', {
-    _id: `${APP}:apns`,
-    app: APP,
-    ...refused(anHourAgo()),
-  });
+test('credentials that a provider has refused and not accepted since, and since when', async () => {
   expect(await find('refused credentials')).toMatchObject({ ok: true, detail: 'none' });
-  await insertDocuments(database.db, 'credentials', {
-    _id: `${APP}:fcm`,
-    app: APP,
-    ...refused(inAnHour()),
+  const { db } = database;
+  const at = anHourAgo();
+  await insertDocuments(db, 'apps', { _id: SHOP, account: ACCOUNT, name: 'Shop' });
+  await insertDocuments(db, 'credentials', {
+    ...{ _id: `${SHOP}:fcm`, app: SHOP, channel: 'fcm', revision: 'r1' },
+    refused: { detail: 'InvalidToken', at, until: at },
   });
-  const named = expect.stringMatching(new RegExp(`^${APP}:fcm \\(InvalidToken; until `));
+  const named = expect.stringContaining(
+    `FCM refuses the credential of the app Shop: InvalidToken. Since ${at.toISOString()}.`,
+  );
+  expect(await find('refused credentials')).toMatchObject({ ok: false, detail: named });
+  const store = await openStore({ uri: database.uri, appName: 'test' });
+  await store.credentials.recordRefusal(`${SHOP}:fcm`, 'r1', 'InvalidToken', 60_000);
+  await store.close();
   expect(await find('refused credentials')).toMatchObject({ ok: false, detail: named });
 });
 

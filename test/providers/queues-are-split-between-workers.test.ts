@@ -68,7 +68,7 @@ test('a queue without a worker is named until it has one, and each queue has its
   const overMqtt = await send(tenant, device.token, {});
   const overApns = await send(tenant, iphone.token, {});
   expect((await device.waitFor(1)).map(({ payload }) => payload)).toEqual([overMqtt.payload]);
-  const named = async () => (await checkWorkers())?.detail.includes(`${QUEUE} for `);
+  const named = async () => (await checkWorkers())?.detail.includes(QUEUE);
   await until(named, { what: 'the queue in the findings of the doctor' });
   const age = await until(async () => (await readQueueAge(QUEUE)) || undefined);
   await until(async () => ((await readQueueAge(QUEUE)) ?? 0) > age + 3, { timeoutMs: 60_000 });

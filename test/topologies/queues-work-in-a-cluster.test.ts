@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createRedis } from '../../packages/presence/src/redis.ts';
 import { jobSchemas } from '../../packages/queue/src/jobs.ts';
 import { createProducers, type Producers } from '../../packages/queue/src/producers.ts';
-import { fetchUnservedAges } from '../../packages/queue/src/unserved-queues.ts';
+import { createUnservedQueues } from '../../packages/queue/src/unserved-queues.ts';
 import { createWorker } from '../../packages/queue/src/workers.ts';
 import { type RedisCluster, startRedisCluster } from '../support/topologies/redis-cluster.ts';
 import { readInfoField } from '../support/topologies/redis-node.ts';
@@ -36,7 +36,9 @@ test('jobs of all queues are counted, taken, and added again once for a due time
   await producers.checkCompletion(['p1']);
   expect(await producers.countDue('send')).toBe(pushes.length);
   expect(await producers.countDue('webhook')).toBe(0);
-  const ages = await fetchUnservedAges(cluster);
+  const unservedQueues = createUnservedQueues(cluster, onError);
+  const ages = await unservedQueues.readAges();
+  unservedQueues.close();
   expect(Object.keys(ages).length).toBeGreaterThan(1);
 
   const taken: string[] = [];

@@ -140,7 +140,11 @@ function toCredentialView(document: CredentialDocument) {
     ...about,
     changedAt: changedAt.toISOString(),
     ...(refused !== undefined && {
-      refused: { detail: refused.detail, at: refused.at.toISOString() },
+      refused: {
+        detail: refused.detail,
+        at: refused.at.toISOString(),
+        since: (refused.since ?? refused.at).toISOString(),
+      },
     }),
   };
 }

@@ -2,14 +2,14 @@ import { PROXY_WARNINGS } from '@carillon/core/proxy-warnings';
 import { describeRedisUrl } from '@carillon/core/redis-url';
 import { CONTACT_HINT, chooseContact } from '@carillon/core/web-push-contact';
 import { inspectRedis } from '@carillon/presence/inspect-redis';
-import type { RedisAddress } from '@carillon/presence/redis';
+import { createRedis, type RedisAddress } from '@carillon/presence/redis';
 import type { RedisNode } from '@carillon/presence/redis-topology';
-import { fetchUnservedAges } from '@carillon/queue/unserved-queues';
 import { createReports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
 import { checkFcmUse } from './fcm-use.ts';
+import { findProblems, type HealthFacts, type Problem, readHealth } from './health.ts';
 import { listPendingApps, type PendingApp } from './queues.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
@@ -20,7 +20,7 @@ const MAX_CLOCK_DIFFERENCE_MS = 2_000;
 const MAX_BACKLOG_AGE_MS = 60_000;
 /** Maximum number of batches counted in each of the two collections that hold batches. */
 const MAX_COUNTED = 1_000;
-/** Maximum rejected credentials that are listed. */
+/** Maximum apps, or problems of one kind, that are listed. */
 const MAX_LISTED = 5;
 /** Age after which a warning that processes have not repeated is over. */
 const PROXY_WARNING_AGE_MS = 3_600_000;
@@ -57,8 +57,59 @@ export async function runCheck(
 }
 
 /**
- * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, apps' use of
- * FCM, contacts for push services, and proxies that the services' settings don't name.
+ * Checks what the console shows on top of its pages: workers, circuits of providers, refused credentials. What can't be
+ * read is left out; other checks name the server.
+ */
+export async function checkHealth(
+  redis: RedisAddress | undefined,
+  store: Store | undefined,
+): Promise<Finding[]> {
+  const facts = await fetchHealth(redis, store).catch(() => undefined);
+  const refusals =
+    facts === undefined
+      ? await store?.credentials.listUnaccepted(MAX_LISTED + 1).catch(() => undefined)
+      : facts.refusals;
+  const all: HealthFacts = { queues: [], circuits: [], apps: new Map(), ...facts, refusals };
+  const problems = findProblems(all, Date.now());
+  const check = (name: string, healthy: string, ...kinds: Problem['kind'][]) =>
+    runCheck(name, () => {
+      const found = problems.filter(({ kind }) => kinds.includes(kind));
+      if (found.length === 0) return healthy;
+      const more = found.length > MAX_LISTED ? ' And more.' : '';
+      throw new Error(`${found.slice(0, MAX_LISTED).map(describeProblem).join(' ')}${more}`);
+    });
+  return Promise.all([
+    ...(facts === undefined
+      ? []
+      : [
+          check('workers', 'each queue with waiting jobs has a worker', 'no-worker', 'slow-queue'),
+          check('providers', 'none is unavailable for an app', 'open-circuit'),
+        ]),
+    ...(refusals === undefined ? [] : [check('refused credentials', 'none', 'refused-credential')]),
+  ]);
+}
+
+async function fetchHealth(
+  address: RedisAddress | undefined,
+  store: Store | undefined,
+): Promise<HealthFacts | undefined> {
+  if (address === undefined) return undefined;
+  const redis = createRedis(address, 'probe', () => undefined);
+  try {
+    await redis.connect();
+    return await readHealth(redis, store);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+function describeProblem({ text, app, since, advice }: Problem): string {
+  const time = since === null ? '' : ` Since ${new Date(since).toISOString()}.`;
+  return `${text}${time} ${advice}${app === undefined ? '' : ` (app ${app.id})`}`;
+}
+
+/**
+ * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, apps' use of FCM, contacts for push services, and proxies that the services' settings don't name.
  *
  * @param host shown as the server's address
  * @param webPushContact the deployment's contact for push services
@@ -76,22 +127,15 @@ export function checkDatabase(
     runCheck('clock', () => checkClock(store)),
     runCheck('mongodb disk space', () => checkDiskSpace(store)),
     runCheck('backlog', () => checkBacklog(store)),
-    runCheck('refused credentials', () => checkRejectedCredentials(store)),
     runCheck('fcm for android', () => checkFcmUse(store)),
     runCheck('web push contact', () => checkContacts(store, webPushContact)),
     runCheck('client addresses', () => checkClientAddresses(store)),
   ]);
 }
 
-/**
- * Checks Redis: its servers, that none evicts keys, that they replace one that fails, and that each queue with
- * waiting jobs has a worker.
- */
-export async function checkRedis(address: RedisAddress): Promise<Finding[]> {
-  const findings = await checkRedisServers('redis', address);
-  if (!findings[0]?.ok) return findings;
-  return [...findings, await runCheck('workers', () => checkWorkers(address))];
-}
+/** Checks Redis: its servers, that none evicts keys, and that they replace one that fails. */
+export const checkRedis = (address: RedisAddress): Promise<Finding[]> =>
+  checkRedisServers('redis', address);
 
 /** Checks the Redis for presence. */
 export const checkPresenceRedis = (address: RedisAddress): Promise<Finding[]> =>
@@ -127,16 +171,6 @@ function describePolicies(nodes: readonly RedisNode[]): string {
   );
   throw new Error(
     `${listed.join(', ')}; it must be noeviction, or Redis evicts jobs when its memory is full`,
-  );
-}
-
-async function checkWorkers(address: RedisAddress): Promise<string> {
-  const ages = Object.entries(await fetchUnservedAges(address));
-  const unserved = ages.filter(([, ageMs]) => ageMs > 0);
-  if (unserved.length === 0) return 'each queue with waiting jobs has a worker';
-  const listed = unserved.map(([queue, ageMs]) => `${queue} for ${Math.ceil(ageMs / 1_000)} s`);
-  throw new Error(
-    `jobs wait and no worker takes them: ${listed.join(', ')}; check QUEUES of the delivery workers, and that they and the scheduler run`,
   );
 }
 
@@ -258,20 +292,6 @@ async function findLargest(
 function describeApp({ app, name, pending, isAtLeast, paused }: PendingApp): string {
   const count = isAtLeast ? `${pending} or more` : pending;
   return `; most of app ${app} (${name}${paused ? ', paused' : ''}): ${count} pending`;
-}
-
-async function checkRejectedCredentials({
-  credentials,
-}: Pick<Store, 'credentials'>): Promise<string> {
-  const rejected = await credentials.listRefused(MAX_LISTED + 1);
-  if (rejected.length === 0) return 'none';
-  const listed = rejected
-    .slice(0, MAX_LISTED)
-    .map(
-      ({ _id, refused: { detail, until } }) => `${_id} (${detail}; until ${until.toISOString()})`,
-    );
-  const more = rejected.length > MAX_LISTED ? ' and more' : '';
-  throw new Error(`${listed.join(', ')}${more}; see carillon credential list --app ID`);
 }
 
 /**

@@ -132,8 +132,8 @@ export function createCircuit(now: () => number, random: () => number) {
       settle(permit);
       gate.endProbe(permit.serial);
     },
-    /** Checks whether nothing but a probe is sent. */
-    isOpen: gate.isOpen,
+    /** Checks whether nothing but a probe is sent, and since when by `now`. */
+    ...{ isOpen: gate.isOpen, openedAt: gate.openedAt },
     state: gate.state,
     countRefused: troubled.countRefused,
     hasRefused: troubled.hasRefused,
@@ -158,7 +158,8 @@ function computeOpenMs(
  * with trouble leave the probe to those without, if any wait, for one more open period: it would tell nothing new.
  */
 function createGate(now: () => number) {
-  let isOpen = false;
+  /** Undefined while the circuit is closed. */
+  let openedAt: number | undefined;
   let openMs = 0;
   let openUntil = 0;
   /** Number of the request that probes. */
@@ -166,17 +167,19 @@ function createGate(now: () => number) {
   /** A recipient without trouble was turned away in this open period. */
   let othersWait = false;
 
+  const isOpen = (): boolean => openedAt !== undefined;
   return {
-    isOpen: (): boolean => isOpen,
+    isOpen,
+    openedAt: (): number | undefined => openedAt,
     isProbe: (serial: number): boolean => serial === probe,
     /** Returns the state; an open circuit whose time is over is half-open, also before its probe. */
     state(): CircuitState {
-      if (!isOpen) return 'closed';
+      if (!isOpen()) return 'closed';
       return probe !== undefined || openUntil <= now() ? 'half-open' : 'open';
     },
     /** Returns the milliseconds until a request may be sent to a recipient, at most 0 if it may now. */
     waitMs(isTroubled: boolean, inFlight: number): number {
-      if (!isOpen) return 0;
+      if (!isOpen()) return 0;
       othersWait ||= !isTroubled;
       const leftMs = openUntil - now();
       // A request that was sent before the circuit opened may still be accepted, and close it.
@@ -188,17 +191,17 @@ function createGate(now: () => number) {
       return leavesProbe ? Math.max(PROBE_WAIT_MS, openMs * LEAVING_PART) : 0;
     },
     onSent(serial: number): void {
-      if (isOpen) probe = serial;
+      if (isOpen()) probe = serial;
     },
     open(ms: number): void {
-      isOpen = true;
+      openedAt ??= now();
       openMs = ms;
       openUntil = now() + ms;
       probe = undefined;
       othersWait = false;
     },
     close(): void {
-      isOpen = false;
+      openedAt = undefined;
       probe = undefined;
     },
     endProbe(serial: number): void {

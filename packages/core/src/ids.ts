@@ -66,7 +66,7 @@ export function pushIdFrom(ms: number): string {
 }
 
 /** Characters of the id of a push. */
-const PUSH_ID_LENGTH = 24;
+export const PUSH_ID_LENGTH = 24;
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
 /** Checks the format of a push id. */

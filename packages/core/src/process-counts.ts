@@ -62,6 +62,7 @@ type FinalOutcome = (typeof FINAL_OUTCOMES)[number];
 
 const recipients = new Map<Channel, Partial<Record<FinalOutcome, number>>>();
 const failures = new Map<Failure, number>();
+const jobsTaken = new Map<string, number>();
 const batched = new Map<BatchedOperation, BatchedCounts>();
 
 /** Totals of this process. */
@@ -76,6 +77,8 @@ export const processCounts = {
   recipients: recipients as ReadonlyMap<Channel, Readonly<Partial<Record<FinalOutcome, number>>>>,
   /** Recipients that have failed, by reason. */
   failures: failures as ReadonlyMap<Failure, number>,
+  /** Jobs that the workers of this process have taken, by queue. */
+  jobsTaken: jobsTaken as ReadonlyMap<string, number>,
   /** Calls that shared round trips. */
   batched: batched as ReadonlyMap<BatchedOperation, Readonly<BatchedCounts>>,
 };
@@ -130,6 +133,11 @@ export function countFailures(codes: Uint8Array): void {
     const { reason } = describeOutcome(code);
     if (reason !== undefined) failures.set(reason, (failures.get(reason) ?? 0) + 1);
   }
+}
+
+/** Counts a job that a worker of a queue has taken. */
+export function countJobTaken(queue: string): void {
+  jobsTaken.set(queue, (jobsTaken.get(queue) ?? 0) + 1);
 }
 
 /** Returns the counts of an operation, to add to. */

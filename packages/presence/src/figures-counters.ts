@@ -106,6 +106,7 @@ export function* readTotals(
   for (const [channel, counts] of processCounts.recipients)
     for (const [outcome, count] of Object.entries(counts))
       yield [FIELDS.ended(channel, outcome), count];
+  for (const [queue, count] of processCounts.jobsTaken) yield [FIELDS.taken(queue), count];
   for (const [reason, count] of processCounts.failures) yield [FIELDS.failure(reason), count];
   for (const { boundMs, count } of latencies) yield [FIELDS.latency(boundMs), count];
 }

@@ -20,7 +20,7 @@ export interface FiguresSnapshot {
   /** Time of the first figures that Redis has; undefined without any. */
   since: number | undefined;
   /** The minutes since then, in order; a minute in which nothing happened has zeros. */
-  minutes: (Pick<MinuteFigures, 'accepted' | 'ended' | 'failures' | 'latencies'> & {
+  minutes: (Pick<MinuteFigures, 'accepted' | 'ended' | 'failures' | 'taken' | 'latencies'> & {
     at: number;
   })[];
   /** The newest value of each gateway, unless it is older than 15 s. */
@@ -85,8 +85,8 @@ function createSnapshot(
   return {
     readAt,
     since,
-    minutes: minutes.map(({ at, figures: { accepted, ended, failures, latencies } }) => {
-      return { at, accepted, ended, failures, latencies };
+    minutes: minutes.map(({ at, figures: { accepted, ended, failures, taken, latencies } }) => {
+      return { at, accepted, ended, failures, taken, latencies };
     }),
     gateways: [...gateways.values()],
     channels: [...channels.values()],

@@ -5,6 +5,7 @@ import { type AppBacklogFigures, type BacklogFigures, encodeBacklog, FIELDS } fr
 
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
 import { createFiguresSender } from './figures-sender.ts';
+import { type OpenCircuit, writeOpenCircuits } from './open-circuits.ts';
 import { createRedis, type RedisAddress } from './redis.ts';
 
 /** Interval of the writes to Redis. */
@@ -31,6 +32,9 @@ interface BacklogReads {
   apps(): Promise<readonly AppBacklogFigures[] | undefined>;
 }
 
+/** The figures of a process. */
+export type Figures = ReturnType<typeof startFigures>;
+
 /**
  * Adds the counts of this process (`core/process-counts`) to the figures in Redis, every 5 s in one command, and only
  * if there is something to write. Counts that Redis did not accept are added later, to the minute in which they were
@@ -50,6 +54,7 @@ export function startFigures(
   let isBacklogReader = false;
   /** Pending work by app that is to be written, as JSON. */
   let appBacklog: string | undefined;
+  let listCircuits: () => Iterable<OpenCircuit> = () => [];
 
   async function flush(): Promise<void> {
     counters.collect();
@@ -62,6 +67,10 @@ export function startFigures(
     if (deltas.length === 0 && Object.keys(fields).length === 0 && !canReadBacklog) return;
     isBacklogReader = await sender.send(deltas, { fields, appBacklog }, canReadBacklog);
     appBacklog = undefined;
+  }
+
+  async function reportCircuits(): Promise<void> {
+    if (redis.status === 'ready') await writeOpenCircuits(redis, listCircuits());
   }
 
   async function updateBacklog(): Promise<void> {
@@ -79,6 +88,7 @@ export function startFigures(
 
   async function tick(): Promise<void> {
     const wasBacklogReader = isBacklogReader;
+    await reportCircuits();
     await updateBacklog();
     await flush();
     if (wasBacklogReader || !isBacklogReader) return;
@@ -97,6 +107,10 @@ export function startFigures(
     /** Adds the pending work; `read` is called every 5 s while there is a viewer, in one scheduler of all. */
     reportBacklog(read: BacklogReads): void {
       readBacklog = read;
+    },
+    /** Shares the open circuits of this process; `list` is called every 5 s, and nothing is written while none is open. */
+    reportCircuits(list: () => Iterable<OpenCircuit>): void {
+      listCircuits = list;
     },
     /** Sends the last counts, for at most 500 ms, and closes the connection. */
     async stop(): Promise<void> {

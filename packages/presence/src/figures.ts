@@ -29,6 +29,8 @@ export function createFiguresKeys(redis: Redis) {
     since: `${group}:since`,
     /** The one scheduler that counts the pending work. */
     backlogReader: `${group}:backlog-reader`,
+    /** Hash of the open circuits. */
+    circuits: `${group}:circuits`,
     /** Hash of a minute. */
     minute: (minute: number): string => `${group}:${minute}`,
     /** Hash of the apps in a minute. */
@@ -44,6 +46,7 @@ export function createFiguresKeys(redis: Redis) {
 export const FIELDS = {
   accepted: 'accepted',
   ended: (channel: string, outcome: string): string => `ended:${channel}:${outcome}`,
+  taken: (queue: string): string => `taken:${queue}`,
   failure: (reason: string): string => `failure:${reason}`,
   /** By its bound and not its number, so that releases with other buckets add up. */
   latency: (boundMs: number): string => `latency:${boundMs}`,
@@ -81,6 +84,8 @@ export interface MinuteFigures {
   ended: Record<string, Record<string, number>>;
   /** Failed recipients by reason. */
   failures: Record<string, number>;
+  /** Jobs that workers have taken, by queue. */
+  taken: Record<string, number>;
   /** Receipts by the upper bound of their latency in milliseconds. */
   latencies: Map<number, number>;
   gateways: (GatewayLoad & { at: number })[];
@@ -98,6 +103,7 @@ export function decodeMinute(hash: Readonly<Record<string, string>>): MinuteFigu
     accepted: 0,
     ended: {},
     failures: {},
+    taken: {},
     latencies: new Map(),
     gateways: [],
     channels: [],
@@ -112,6 +118,7 @@ export function decodeMinute(hash: Readonly<Record<string, string>>): MinuteFigu
 
 function addField(figures: MinuteFigures, kind: string, name: string, value: string): void {
   if (kind === 'accepted') figures.accepted = Number(value);
+  else if (kind === 'taken') figures.taken[name] = Number(value);
   else if (kind === 'failure') figures.failures[name] = Number(value);
   else if (kind === 'latency') figures.latencies.set(Number(name), Number(value));
   else if (kind === 'ended') {

@@ -7,6 +7,7 @@ export type ScriptName =
   | 'count-events'
   | 'read-time'
   | 'refresh-presence'
+  | 'report-circuits'
   | 'unregister-presence';
 
 /** Reads a Lua script without its comments, which would be sent with each call. */

@@ -10,6 +10,7 @@ import { until } from '../../../test/support/until.ts';
 import { createAppFiguresReader, sumAppMinutes } from '../src/app-figures.ts';
 import { createFiguresReader, type FiguresSnapshot } from '../src/figures-reader.ts';
 import { startFigures } from '../src/figures-writer.ts';
+import { MAX_OPEN_CIRCUITS, type OpenCircuit, readOpenCircuits } from '../src/open-circuits.ts';
 import { createRedis, type Redis } from '../src/redis.ts';
 import { freePort, startServer, type TestServer } from './start-server.ts';
 
@@ -262,4 +263,27 @@ test('gauges of processes that have ended are left out, and minutes expire', asy
   expect(gateways.map(({ gateway }) => gateway).sort()).toEqual(['alive', 'gateway-1']);
   expect(await redis.ttl(key)).toBeGreaterThan(86_000);
   expect(await redis.ttl('figures:watched')).toBeLessThanOrEqual(15);
+});
+
+test('the open circuits of all processes are read as one list, which is bounded', async () => {
+  const circuitOf = (n: number): OpenCircuit => {
+    return { app: `app${n}`, channel: 'apns', since: 1_000 + n, reason: '503 | no' };
+  };
+  const many = Array.from({ length: MAX_OPEN_CIRCUITS + 20 }, (_, n) => circuitOf(n));
+  const [one, two] = [await startWriter(), await startWriter()];
+  one.reportCircuits(() => many.slice(5, 8));
+  two.reportCircuits(() => [{ ...circuitOf(5), since: 7, reason: 'later' }]);
+  await until(async () => (await readOpenCircuits(redis)).length === 3);
+  await until(async () => (await readOpenCircuits(redis))[0]?.since === 7);
+  expect((await readOpenCircuits(redis)).slice(1)).toEqual(many.slice(6, 8));
+  two.reportCircuits(() => many);
+  await until(async () => (await readOpenCircuits(redis)).length > 3);
+  expect(await readOpenCircuits(redis)).toHaveLength(MAX_OPEN_CIRCUITS);
+  expect(await redis.pttl('figures:circuits')).toBeLessThanOrEqual(15_000);
+  for (const writer of [one, two]) writer.reportCircuits(() => []);
+  const writes = await countWrites();
+  for (let n = 0; n < 4; n += 1) await redis.blpop('never', 0.1);
+  // Without an open circuit nothing is written.
+  expect((await countWrites()) - writes).toBeLessThanOrEqual(1);
+  expect(warnings).toBe(0);
 });

@@ -33,18 +33,3 @@ export function createUnservedQueues(server: RedisAddress, onError: OnRedisError
     close: (): void => redis.disconnect(),
   };
 }
-
-/**
- * Reads the ages once, over a connection of its own.
- *
- * @throws if the server does not respond within about 2 s
- */
-export async function fetchUnservedAges(server: RedisAddress): Promise<UnservedAges> {
-  const redis = createRedis(server, 'probe', () => undefined);
-  try {
-    await redis.connect();
-    return await readUnservedAges(redis);
-  } finally {
-    redis.disconnect();
-  }
-}

@@ -1,4 +1,5 @@
 import { startInterval } from '@carillon/core/intervals';
+import { countJobTaken } from '@carillon/core/process-counts';
 import { resultWithin } from '@carillon/core/with-timeout';
 import {
   createRedis,
@@ -80,6 +81,7 @@ export function createWorker<S extends z.ZodType>(
   let idle: PromiseWithResolvers<void> | undefined;
   async function processJob(data: unknown): Promise<void> {
     activeJobs += 1;
+    countJobTaken(queue);
     lastProgressAt = performance.now();
     try {
       await process(parseJob(queue, schema, data));

@@ -13,9 +13,6 @@ export interface CredentialKey {
   environment?: AppleEnvironment;
 }
 
-/** A credential that its provider rejects. */
-export type RefusedCredential = Required<Pick<CredentialDocument, '_id' | 'refused'>>;
-
 /** A credential that its provider has rejected and not accepted since, with the names of its owner. */
 export interface RefusalView {
   app: string;
@@ -24,6 +21,7 @@ export interface RefusalView {
   channel: Channel;
   environment?: AppleEnvironment;
   detail: string;
+  /** The first rejection that no acceptance followed. */
   refusedAt: Date;
 }
 
@@ -154,20 +152,9 @@ function createCredentialWrites(credentials: Credentials, clock: Clock) {
 /** Rejections of credentials by their providers. */
 function createRefusals(credentials: Credentials, clock: Clock) {
   return {
-    /** Lists credentials of any app that their provider rejects at the moment, in order of their next try. */
-    listRefused: (limit: number): Promise<RefusedCredential[]> =>
-      credentials
-        .find<RefusedCredential>(
-          { 'refused.until': { $gt: new Date(clock.now()) } },
-          { projection: { refused: 1 } },
-        )
-        .sort({ 'refused.until': 1 })
-        .limit(limit)
-        .toArray(),
-
     /**
      * Lists credentials of any app that their provider has rejected and not accepted since, the last rejected first. One
-     * without pushes stays in this list, while `listRefused` leaves it out a minute later.
+     * without pushes stays in this list.
      */
     listUnaccepted: (limit: number): Promise<RefusalView[]> =>
       credentials.aggregate<RefusalView>(buildUnacceptedQuery(limit)).toArray(),
@@ -181,10 +168,10 @@ function createRefusals(credentials: Credentials, clock: Clock) {
     ): Promise<void> {
       const at = new Date(clock.now());
       const until = new Date(at.getTime() + retryAfterMs);
-      await credentials.updateOne(
-        { _id: id, revision },
-        { $set: { refused: { detail, at, until } } },
-      );
+      const since = { $ifNull: ['$refused.since', '$refused.at', at] };
+      await credentials.updateOne({ _id: id, revision }, [
+        { $set: { refused: { detail: { $literal: detail }, at, until, since } } },
+      ]);
     },
 
     /**
@@ -218,7 +205,7 @@ function buildUnacceptedQuery(limit: number) {
         channel: 1,
         environment: 1,
         detail: '$refused.detail',
-        refusedAt: '$refused.at',
+        refusedAt: { $ifNull: ['$refused.since', '$refused.at'] },
       },
     },
   ];

@@ -63,8 +63,11 @@ export interface CredentialDocument {
   /** New with each change: a rejection or a cached client is valid for one revision. */
   revision: string;
   changedAt: Date;
-  /** The provider's last rejection; sending is paused until `until`. */
-  refused?: { detail: string; at: Date; until: Date };
+  /**
+   * The provider's last rejection; sending is paused until `until`. `since` is the first one that no acceptance followed;
+   * absent if an earlier release has written it.
+   */
+  refused?: { detail: string; at: Date; until: Date; since?: Date };
 }
 
 /** A secret API key; the key itself is not stored. */

@@ -22,7 +22,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   keys: { owner: ['digest'], owners: [['digest']], list: [APP] },
   credentials: {
     ...{ has: [APP, 'apns'], listForChannel: [APP, 'apns'], webPushPublicKey: [APP] },
-    ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [], listRefused: [10] },
+    ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [] },
     ...{ listUnaccepted: [10], list: [APP], iterateOf: ['web-push'] },
   },
   operators: {

@@ -2,6 +2,7 @@ import { constants } from 'node:fs';
 import { access, readFile, statfs } from 'node:fs/promises';
 import {
   checkDatabase,
+  checkHealth,
   checkPresenceRedis,
   checkRedis,
   describeDiskSpace,
@@ -23,11 +24,11 @@ const UNACCEPTABLE_PROTOCOL = 1;
 /** Path of a device that does not exist: the error shows that the API runs, and whether the key is valid. */
 const PROBE_PATH = '/devices/doctor';
 
-/** Checks all parts of a stack. */
+/** Checks all parts of a stack. What delays deliveries comes first. */
 export async function checkStack(stack: Stack, nodeVersion: string): Promise<Finding[]> {
   const findings = await Promise.all([
-    checkNode(nodeVersion),
     checkMongodb(stack),
+    checkNode(nodeVersion),
     checkRedisOf(stack),
     checkApi(stack),
     checkMqtt(stack),
@@ -46,12 +47,19 @@ function checkNode(version: string): Promise<Finding> {
   });
 }
 
+/** Checks what delays deliveries, and MongoDB, which tells a part of it. */
 async function checkMongodb(stack: Stack): Promise<Finding[]> {
+  const { redis: url, redisCa: ca, webPushContact } = stack;
+  const redis = url === undefined ? undefined : { url, ca };
   try {
     const host = hostOf(requireSetting(stack, 'mongodb'));
-    return await withStore(stack, (store) => checkDatabase(store, host, stack.webPushContact));
+    const findings = await withStore(stack, (store) =>
+      Promise.all([checkHealth(redis, store), checkDatabase(store, host, webPushContact)]),
+    );
+    return findings.flat();
   } catch (error) {
-    return [await runCheck('mongodb', () => Promise.reject(error))];
+    const health = await checkHealth(redis, undefined);
+    return [...health, await runCheck('mongodb', () => Promise.reject(error))];
   }
 }
 

@@ -282,7 +282,7 @@ function formatCredential(view: CredentialView): string[] {
     `${id}: ${details.join(', ')}`,
     ...(refused === undefined
       ? []
-      : [`  rejected by the provider at ${refused.at}: ${refused.detail}`]),
+      : [`  rejected by the provider since ${refused.since}: ${refused.detail}`]),
     ...(warning === undefined ? [] : [`  ${warning}`]),
   ];
 }

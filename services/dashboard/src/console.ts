@@ -23,6 +23,7 @@ import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
 import { CONTENT_SECURITY_POLICY, serveConsole } from './http/server.ts';
 import { createSessionReader } from './http/session-reader.ts';
+import { createLiveFigures } from './live/live-figures.ts';
 import { liveRoutes } from './live/routes.ts';
 import { auditRoutes } from './login/audit-routes.ts';
 import { createBackOff } from './login/back-off.ts';
@@ -139,6 +140,8 @@ function createApiRoutes(
   const accountOf = createAccountOf(store);
   const retentionMs = env.RETENTION_SECONDS * 1_000;
   const { API_KEY_PEPPER: pepper, CREDENTIAL_KEYS: sealingKeys } = env;
+  const { queueConnection: redis } = engine;
+  const figures = createLiveFigures(redis, store);
   return [
     ...operatorRoutes(store, address.url ?? ''),
     ...auditRoutes(store),
@@ -147,11 +150,11 @@ function createApiRoutes(
     ...keyRoutes(store, pepper),
     ...credentialRoutes(store, sealingKeys, engine.accept, env.WEB_PUSH_CONTACT),
     ...webhookRoutes(store, engine.producers),
-    ...liveRoutes({ redis: engine.queueConnection, store }),
+    ...liveRoutes({ redis, figures, store }),
     ...pushRoutes(store, engine.producers, { accept: engine.accept, accountOf, retentionMs }),
     ...deviceRoutes(store, engine.presenceReader, engine, accountOf),
     ...failureRoutes(store, engine.producers, accountOf),
-    ...queueRoutes(engine.queueConnection),
+    ...queueRoutes(redis, figures),
   ];
 }
 

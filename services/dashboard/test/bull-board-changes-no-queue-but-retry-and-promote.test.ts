@@ -1,3 +1,5 @@
+import { CHANNELS } from '@carillon/core/channels';
+import { batchId } from '@carillon/core/ids';
 import type { Queue } from '@carillon/queue/board-queues';
 import { QUEUE_NAMES } from '@carillon/queue/jobs';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -71,7 +73,22 @@ describe('Bull Board', () => {
     expect(one.status).toBe(200);
     expect(JSON.stringify([list.body, one.body])).not.toContain(TOKEN);
     const sent = await viewer.get(`${BOARD}/queues/send/send-${PUSH}-0`);
-    expect(sent.body.job.data).toEqual({ app: APP, pushes: [PUSH] });
+    expect(sent.body.job).toMatchObject({
+      data: { app: APP, pushes: [PUSH] },
+      name: expect.stringMatching(new RegExp(`, app ${APP}$`)),
+      externalUrl: { href: `/pushes/${PUSH}` },
+    });
+    expect(job).not.toHaveProperty('externalUrl');
+    await started.engine.producers.deliver({
+      app: APP,
+      id: batchId(PUSH, 1),
+      channel: 'apns',
+    });
+    const batches = await viewer.get(`${BOARD}/queues?activeQueue=deliver-apns&status=waiting`);
+    const ofApns = batches.body.queues.find(
+      ({ name }: { name: string }) => name === 'deliver-apns',
+    );
+    expect(ofApns.jobs[0].externalUrl).toMatchObject({ href: `/pushes/${PUSH}` });
   });
 
   test('adds, pauses and empties for no role, and each attempt is in the audit log', async () => {
@@ -152,5 +169,8 @@ test('the numbers of the queues show which has a worker', async () => {
   expect(find('send')).toMatchObject({ waiting: 1, active: 0, delayed: 0, hasWorker: false });
   expect(find('send').oldestWaitingMs).toBeGreaterThanOrEqual(0);
   expect(find('maintenance')).toMatchObject({ waiting: 0, oldestWaitingMs: null });
-  expect(channels).toEqual([]);
+  expect(find('send')).toMatchObject({ perSecond: 0, drainMs: null });
+  // Without a scheduler, at first sight.
+  const nothing = { pending: 0, deferred: 0, oldestMs: 0 };
+  expect(channels).toEqual(CHANNELS.map((channel) => ({ channel, ...nothing })));
 });

@@ -16,6 +16,7 @@ import {
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
 import { type ConsoleRoute, EventStream, type SessionOperator } from '../src/http/route.ts';
+import { createLiveFigures } from '../src/live/live-figures.ts';
 import { estimateQuantile, type Overview, type OverviewMinute } from '../src/live/overview.ts';
 import { createPushWatch } from '../src/live/push-watch.ts';
 import { liveRoutes, MAX_STREAMS } from '../src/live/routes.ts';
@@ -35,7 +36,8 @@ const open = new Set<AbortController>();
 beforeAll(async () => {
   [redisServer, database] = await Promise.all([startRedis(), startStore()]);
   [redis, own] = [await connectRedis(redisServer), await connectRedis(redisServer)];
-  routes = liveRoutes({ redis, store: database.store, intervalMs: 50 });
+  const figures = createLiveFigures(redis, database.store);
+  routes = liveRoutes({ redis, figures, store: database.store, intervalMs: 50 });
   // The app of the store's test pushes.
   const app = { _id: APP, name: 'app', account: 'account-1', createdAt: new Date() };
   await database.db.collection<{ _id: string }>('apps').insertOne(app);
@@ -176,6 +178,14 @@ const getOverview = (operator?: SessionOperator) =>
 const countQueries = () =>
   database.db.collection('system.profile').countDocuments({ ns: /credentials|pushes/ });
 
+test('pending batches are there at first sight, without a scheduler', async () => {
+  await insertPush(database, newTokens(1), { shape: 'in the push' });
+  const { channels } = (await get('/overview')) as Overview;
+  const pending = Object.fromEntries(channels.map((one) => [one.channel, one.pending]));
+  expect(pending).toMatchObject({ apns: 0, fcm: 0, 'web-push': 0 });
+  expect(pending.mqtt).toBeGreaterThan(0);
+});
+
 test('twenty viewers cost as many commands as one, and no viewer costs none', async () => {
   await database.db.command({ profile: 2 });
   const viewers = await Promise.all(
@@ -268,6 +278,31 @@ test('counts of a process are in the overview, and a viewer of some accounts get
     { ...refusal, app: mine?.app, refusedAt: expect.any(Number) },
   ]);
   expect(JSON.stringify(restricted)).not.toContain(others?.app);
+});
+
+test('a viewer of some accounts gets the problems of their apps, and no figures of others', async () => {
+  const mine = await createRefusedApp('delayed');
+  const ofMine = { ...VIEWER, accounts: [mine.account] };
+  const ofOwnApp = {
+    kind: 'refused-credential',
+    app: { id: mine.app },
+    since: expect.any(Number),
+  };
+  await until(async () => (await getOverview(ofMine)).problems.length === 1);
+  expect((await getOverview(ofMine)).problems).toMatchObject([ofOwnApp]);
+  await own.lpush('bull:send:wait', 'job');
+  await own.hset('bull:send:job', { timestamp: Date.now() - 90_000 });
+  const { problems } = await until(async () => {
+    const read = await getOverview();
+    return read.problems[0]?.kind === 'no-worker' ? read : undefined;
+  });
+  expect(problems[0]).toMatchObject({ kind: 'no-worker', queues: ['send'] });
+  expect((problems[0]?.since ?? 0) - Date.now()).toBeLessThanOrEqual(-90_000);
+  const { problems: ofAccount } = await getOverview(ofMine);
+  // A sentence without figures of others.
+  expect(ofAccount).toMatchObject([{ kind: 'installation', since: null }, ofOwnApp]);
+  expect(JSON.stringify(ofAccount)).not.toContain('send');
+  await own.del('bull:send:wait', 'bull:send:job');
 });
 
 test('the apps with the most pending work come first, ten of them, whoever has sent most', async () => {

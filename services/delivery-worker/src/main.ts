@@ -1,6 +1,6 @@
 import { createAccept } from '@carillon/accept/admit-push';
 import { createDispatcher } from '@carillon/presence/dispatcher';
-import { startFigures } from '@carillon/presence/figures-writer';
+import { type Figures, startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence } from '@carillon/presence/presence-server';
 import { createRateCounter, type RateCounter } from '@carillon/presence/rate-counter';
@@ -37,7 +37,8 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   const onError = (err: unknown): void => log.warn({ err }, 'a step failed and will be retried');
   const store = await openStore(context, env, onError);
   const latencies = metrics.createLatencyHistogram('carillon_delivery_seconds');
-  release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
+  const figures = startFigures(queueRedis(env), { log, ...latencies });
+  release('figures', figures.stop);
   const producers = createProducers(queueRedis(env), onError);
   release('producers', producers.close);
   const { rateCounter, ...gateways } = await connectGateways(context, env, onError);
@@ -52,7 +53,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
     producers,
     dispatcher,
     leases,
-    channels: openChannels(context, env, { ...gateways, store, getAppSettings, onError }),
+    channels: openChannels(context, env, { ...gateways, figures, store, getAppSettings, onError }),
     getAppSettings,
     retentionMs: env.RETENTION_SECONDS * 1_000,
     tracer,
@@ -112,11 +113,12 @@ async function connectGateways(
 function openChannels(
   { log, metrics, release }: ServiceContext,
   env: Environment,
-  resources: ApnsWithMqttResources & MqttResources & { store: Store },
+  resources: ApnsWithMqttResources & MqttResources & { store: Store; figures: Figures },
 ): DeliveryResources['channels'] {
-  const { store, getAppSettings, onError } = resources;
+  const { store, figures, getAppSettings, onError } = resources;
   const providers = openProviders(env, providerChannelsOf(env.QUEUES), {
     store,
+    figures,
     getAppSettings,
     log,
     metrics,

@@ -1,6 +1,7 @@
 import { type ProviderChannelName, providerWindowOf } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { AllowedPushHosts } from '@carillon/core/web-push-endpoint';
+import type { Figures } from '@carillon/presence/figures-writer';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './deliver/app-settings.ts';
@@ -19,6 +20,7 @@ export interface ProviderSettings {
 
 type ProviderContext = Pick<ServiceContext, 'log' | 'metrics' | 'release'> & {
   store: Pick<Store, 'credentials' | 'devices' | 'clock'>;
+  figures: Pick<Figures, 'reportCircuits'>;
   getAppSettings: GetAppSettings;
   onError(error: unknown): void;
 };
@@ -38,6 +40,9 @@ export function openProviders(
   const loaders = createLoaders(env);
   const clientPools: Partial<Record<ProviderChannelName, ProviderClientPool>> = {};
   exposeCircuits(context.metrics, clientPools);
+  context.figures.reportCircuits(function* () {
+    for (const { listOpenCircuits } of Object.values(clientPools)) yield* listOpenCircuits();
+  });
   const { CREDENTIAL_KEYS: keys } = env;
   const deliveries = names.map((name) => {
     if (keys === undefined) throw new Error(`CREDENTIAL_KEYS are required for ${name}`);

@@ -1,14 +1,10 @@
-import { resultWithin } from '@carillon/core/with-timeout';
+import { findProblems, type HealthFacts } from '@carillon/admin/health';
 import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
-import type { Store } from '@carillon/store/store';
 import type { AppsState } from './apps.ts';
 import type { LiveState } from './overview.ts';
 
 /** Interval of the reads while there are viewers, and greatest age of what a request gets. */
 const READ_INTERVAL_MS = 5_000;
-const MAX_REFUSALS = 100;
-/** While MongoDB is slow, the figures are shown with the refused credentials read before. */
-const REFUSALS_TIMEOUT_MS = 1_000;
 
 /** Is called after each read while it is subscribed. */
 export interface LiveListener {
@@ -21,7 +17,7 @@ export interface LiveListener {
 export interface LiveReaderResources {
   figures: { read(): Promise<FiguresSnapshot> };
   readApps(): Promise<AppsState>;
-  credentials: Pick<Store['credentials'], 'listUnaccepted'>;
+  readHealth(): Promise<HealthFacts>;
   intervalMs?: number;
 }
 
@@ -32,7 +28,7 @@ export interface LiveReaderResources {
 export function createLiveReader({
   figures,
   readApps,
-  credentials,
+  readHealth,
   intervalMs = READ_INTERVAL_MS,
 }: LiveReaderResources) {
   const listeners = new Set<LiveListener>();
@@ -43,20 +39,15 @@ export function createLiveReader({
   let timer: NodeJS.Timeout | undefined;
 
   async function readNow(): Promise<LiveState> {
-    const [snapshot, apps, found] = await Promise.all([
-      figures.read(),
-      readApps(),
-      resultWithin(
-        credentials.listUnaccepted(MAX_REFUSALS).catch(() => undefined),
-        REFUSALS_TIMEOUT_MS,
-        undefined,
-      ),
-    ]);
+    const [snapshot, apps, facts] = await Promise.all([figures.read(), readApps(), readHealth()]);
+    // While MongoDB is slow, the figures are shown with the refused credentials read before.
+    const refusals = facts.refusals ?? latest?.refusals ?? [];
     latest = {
       figures: snapshot,
       apps,
-      refusals: found ?? latest?.refusals ?? [],
-      refusalsAt: found === undefined ? (latest?.refusalsAt ?? null) : Date.now(),
+      refusals,
+      refusalsAt: facts.refusals === undefined ? (latest?.refusalsAt ?? null) : Date.now(),
+      problems: findProblems({ ...facts, refusals }, Date.now()),
     };
     latestAt = performance.now();
     readAt = Date.now();

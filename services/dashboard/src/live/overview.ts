@@ -1,3 +1,4 @@
+import { type Problem, selectProblems } from '@carillon/admin/health';
 import type { BacklogFigures } from '@carillon/presence/figures';
 import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
 import { LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
@@ -27,6 +28,8 @@ export interface OverviewMinute {
 /** The overview of the installation, or what one operator may see of it. */
 export interface Overview {
   readAt: number;
+  /** Faults that delay deliveries; an operator of some accounts gets those of their apps. */
+  problems: Problem[];
   /**
    * `accounts`: the operator is of some accounts, and gets their apps and refused credentials. The minutes are the sums
    * of these apps, with `failed` as their only other outcome, and without latencies.
@@ -42,7 +45,7 @@ export interface Overview {
   latency: LatencySummary;
   /** Of the last 15, 30 and 60 minutes, by their number. */
   latencies: Record<number, LatencySummary>;
-  /** Empty until a scheduler has counted, some seconds after the first viewer came. */
+  /** Empty while MongoDB does not respond. */
   channels: BacklogFigures[];
   gateways: { id: string; online: number }[];
   /** Credentials that their provider has refused and not accepted since. */
@@ -68,11 +71,12 @@ export interface LiveState {
   apps: AppsState;
   refusals: readonly RefusalView[];
   refusalsAt: number | null;
+  problems: readonly Problem[];
 }
 
 /** Builds the overview of the last `minutes` for an operator. */
 export function buildOverview(
-  { figures, apps, refusals, refusalsAt }: LiveState,
+  { figures, apps, refusals, refusalsAt, problems }: LiveState,
   operator: SessionOperator,
   minutes: number,
 ): Overview {
@@ -82,6 +86,9 @@ export function buildOverview(
   const shown = summary?.minutes ?? toMinutesOf(figures, apps, isWhole ? [] : accounts);
   return {
     readAt: Math.round(figures.readAt),
+    problems: isWhole
+      ? [...problems]
+      : selectProblems(problems, (account) => mayUseAccount(operator, account)),
     scope: isWhole ? 'installation' : 'accounts',
     since: figures.since === undefined ? null : Math.round(figures.since),
     minutes: shown.slice(-minutes),

@@ -1,6 +1,7 @@
+import { readHealth } from '@carillon/admin/health';
 import { isPushId } from '@carillon/core/ids';
 import { createAppFiguresReader } from '@carillon/presence/app-figures';
-import { createFiguresReader, MAX_MINUTES } from '@carillon/presence/figures-reader';
+import { MAX_MINUTES } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
@@ -13,6 +14,7 @@ import {
   type SessionOperator,
 } from '../http/route.ts';
 import { createAppsReader } from './apps.ts';
+import type { LiveFigures } from './live-figures.ts';
 import { createLiveReader } from './live-reader.ts';
 import { buildOverview } from './overview.ts';
 import { createPushWatch } from './push-watch.ts';
@@ -36,6 +38,7 @@ const pushIds = z
 export interface LiveResources {
   /** The Redis of the queues. */
   redis: Redis;
+  figures: LiveFigures;
   store: Pick<Store, 'credentials' | 'apps' | 'suspensions'> & Pick<Reports, 'pushProgress'>;
   /** Interval of the shared reader's reads; 5 s unless given. */
   intervalMs?: number;
@@ -46,11 +49,11 @@ export interface LiveResources {
  * 5 s; `unavailable` with the time of the last one instead while Redis does not respond; `push` when a watched push has
  * changed, and once in the beginning.
  */
-export function liveRoutes({ redis, store, intervalMs }: LiveResources) {
+export function liveRoutes({ redis, figures, store, intervalMs }: LiveResources) {
   const reader = createLiveReader({
-    figures: createFiguresReader(redis),
+    figures,
     readApps: createAppsReader(createAppFiguresReader(redis), store),
-    credentials: store.credentials,
+    readHealth: () => readHealth(redis, store),
     ...(intervalMs !== undefined && { intervalMs }),
   });
   const pushWatch = createPushWatch(

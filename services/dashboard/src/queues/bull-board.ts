@@ -2,6 +2,7 @@ import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { isPushId, PUSH_ID_LENGTH } from '@carillon/core/ids';
 import type { BoardQueues } from '@carillon/queue/board-queues';
 
 type ServerAdapter = Parameters<typeof createBullBoard>[0]['serverAdapter'];
@@ -80,9 +81,27 @@ export function createBoard(label: string) {
 }
 
 function createAdapter(queue: BoardQueues['queues'][number], readOnlyMode: boolean): BullMQAdapter {
-  const adapter = new BullMQAdapter(queue, { readOnlyMode });
+  const adapter = new BullMQAdapter(queue, {
+    readOnlyMode,
+    // The library's type has no job without a link.
+    externalJobUrl: ({ data }) => linkToPush(data) as { href: string },
+  });
   adapter.setFormatter('data', hideTokens);
+  adapter.setFormatter('name', ({ name, data }) =>
+    typeof data?.app === 'string' ? `${name}, app ${data.app}` : name,
+  );
   return adapter;
+}
+
+/** Returns the link to the console's page of the job's first push, which names its app; undefined if the job has none. */
+function linkToPush(
+  data: Record<string, unknown> | null,
+): { href: string; displayText: string } | undefined {
+  const ids = [data?.fanOut, data?.work, data?.pushes].flat();
+  const first = ids.find((id) => typeof id === 'string') ?? '';
+  // The id of a batch begins with that of its push.
+  const push = first.slice(0, PUSH_ID_LENGTH);
+  return isPushId(push) ? { href: `/pushes/${push}`, displayText: 'Show the push' } : undefined;
 }
 
 /** Replaces what is no id of a push or batch: the events of `presence` hold device tokens. */

@@ -1,25 +1,35 @@
-import { createFiguresReader } from '@carillon/presence/figures-reader';
+import { MINUTE_MS } from '@carillon/presence/figures';
+import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
 import { readQueueStates } from '@carillon/queue/queue-states';
 import { z } from 'zod';
 import { ConsoleError, defineRoute } from '../http/route.ts';
+import type { LiveFigures } from '../live/live-figures.ts';
 
 /** Age up to which viewers share a read. */
 const MAX_AGE_MS = 1_000;
 
 /** Makes the route of the queues' numbers. Nothing is read without a request. @param redis the Redis of the queues */
-export function queueRoutes(redis: Redis) {
-  const figures = createFiguresReader(redis);
+export function queueRoutes(redis: Redis, figures: LiveFigures) {
   let latest: ReturnType<typeof read> | undefined;
   let latestAt = Number.NEGATIVE_INFINITY;
 
-  /** Reads the jobs of the queues, and the pending batches of the channels, which are absent until a scheduler has counted. */
+  /** Reads the jobs of the queues with their rates of the last hour, and the pending batches of the channels. */
   async function read() {
-    const [queues, { readAt, channels }] = await Promise.all([
-      readQueueStates(redis),
-      figures.read(),
-    ]);
-    return { readAt: Math.round(readAt), queues, channels };
+    const [states, snapshot] = await Promise.all([readQueueStates(redis), figures.read()]);
+    const { readAt, minutes, channels } = snapshot;
+    const queues = states.map((state) => {
+      const perSecond = measureRate(snapshot, state.name);
+      return {
+        ...state,
+        perSecond,
+        drainMs: perSecond > 0 ? Math.round((state.waiting / perSecond) * 1_000) : null,
+        /** Jobs taken in each of the last minutes. */
+        taken: minutes.map(({ taken }) => taken[state.name] ?? 0),
+      };
+    });
+    const times = minutes.map(({ at }) => at);
+    return { readAt: Math.round(readAt), times, queues, channels };
   }
 
   function readShared(): ReturnType<typeof read> {
@@ -45,4 +55,13 @@ export function queueRoutes(redis: Redis) {
         }),
     }),
   ];
+}
+
+/** Measures the jobs a second that the workers of a queue have taken since the minute before the current one began. */
+function measureRate({ readAt, minutes }: FiguresSnapshot, queue: string): number {
+  const recent = minutes.filter(({ at }) => readAt - at < 2 * MINUTE_MS);
+  const [first] = recent;
+  if (first === undefined) return 0;
+  const taken = recent.reduce((sum, minute) => sum + (minute.taken[queue] ?? 0), 0);
+  return taken / Math.max(1, (readAt - first.at) / 1_000);
 }

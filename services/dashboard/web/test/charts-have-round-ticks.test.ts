@@ -69,6 +69,7 @@ test('a range of the overview consists of its last minutes and their latency', (
   const overview = {
     ...{
       readAt: 0,
+      problems: [],
       scope: 'installation' as const,
       since: 0,
       channels: [],

@@ -415,6 +415,7 @@ function applyRefusal(
   permit: Permit,
   { detail }: Extract<Attempt, { kind: 'auth-error' }>,
 ): AttemptResult {
+  upstream.lastError = sanitizeProviderError(detail);
   const { concernsCredential, isFinal } = upstream.circuit.onRefusal(permit);
   if (concernsCredential) credentialClient.onRefused(detail);
   const kind = concernsCredential ? 'refused' : 'retry';
@@ -435,6 +436,7 @@ function applyRetry(
   { scope, detail, afterMs }: Extract<Attempt, { kind: 'retry' }>,
 ): AttemptResult {
   if (scope === 'upstream') {
+    upstream.lastError = sanitizeProviderError(detail);
     upstream.circuit.onFailure(permit, afterMs);
     // What is in flight with a failure may have been accepted and be sent again: after it there is little in flight.
     if (upstream.circuit.isOpen()) upstream.window.shrinkToOne();

@@ -6,6 +6,7 @@ import {
 import { type Circuit, type CircuitState, createCircuit } from '@carillon/core/circuit';
 import { type SealingKeys, unseal } from '@carillon/core/sealing';
 import { REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
+import type { OpenCircuit } from '@carillon/presence/open-circuits';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
@@ -122,6 +123,14 @@ export function createProviderClientPool(options: ProviderClientOptions) {
     },
     /** Counts the circuits of the open clients by state. */
     countCircuits: (): Record<CircuitState, number> => countCircuits(apps.values()),
+    /** Lists the apps for which a circuit is open, each once. */
+    *listOpenCircuits(): Generator<OpenCircuit> {
+      for (const [app, { current }] of apps) {
+        const open = current.flatMap((credential) => credential.findOpenCircuit() ?? []);
+        const [first] = open.toSorted((a, b) => a.since - b.since);
+        if (first !== undefined) yield { app, channel: name, ...first };
+      }
+    },
     /** Closes all clients; requests in flight end first. */
     async close(): Promise<void> {
       clearInterval(timer);
@@ -197,6 +206,8 @@ export interface Upstream {
   /** Requests in flight: one while the circuit is open, then one more with each answer. */
   window: AdjustableSemaphore;
   circuit: Circuit;
+  /** The last error that counted for the circuit. */
+  lastError: string;
   /** Its server is of a provider or the operator; others may have been chosen by a device. */
   isKnown: boolean;
 }
@@ -236,6 +247,8 @@ interface OpenCredential {
   isSuspect(): boolean;
   /** Returns the state of the circuit of each upstream but the unknown ones. */
   circuitStates(): CircuitState[];
+  /** Finds the circuit that has been open for longest, without the unknown ones. */
+  findOpenCircuit(): Pick<OpenCircuit, 'since' | 'reason'> | undefined;
   close(): Promise<void>;
 }
 
@@ -275,6 +288,7 @@ function openCredential(
       const upstream = {
         window: createSemaphore(channel.window),
         circuit: createCircuit(() => performance.now(), Math.random),
+        lastError: '',
         isKnown,
       };
       cache.set(key, upstream);
@@ -293,8 +307,24 @@ function openCredential(
   };
   const isSuspect = () => circuits().some((circuit) => circuit.isOpen() || circuit.hasRefused());
   const circuitStates = () => circuits().map((circuit) => circuit.state());
+  const findOpenCircuit = () => findOldestOpen(upstreams.values());
   const close = () => client.close();
-  return { document, credentialClient, onRead, isSuspect, circuitStates, close };
+  return {
+    ...{ document, credentialClient, onRead, isSuspect, circuitStates, findOpenCircuit, close },
+  };
+}
+
+function findOldestOpen(
+  upstreams: Iterable<Upstream>,
+): Pick<OpenCircuit, 'since' | 'reason'> | undefined {
+  let oldest: Pick<OpenCircuit, 'since' | 'reason'> | undefined;
+  for (const { circuit, lastError } of upstreams) {
+    const openedAt = circuit.openedAt();
+    if (openedAt === undefined) continue;
+    const since = Math.round(performance.timeOrigin + openedAt);
+    if (oldest === undefined || since < oldest.since) oldest = { since, reason: lastError };
+  }
+  return oldest;
 }
 
 function decryptSecret(keys: SealingKeys, { _id, secret }: CredentialDocument): ProviderSecret {

@@ -25,6 +25,8 @@ export type WebhookResponse = NonNullable<Webhook['last']>;
 
 export type Overview = ConsoleApi['get /overview'];
 export type OverviewApp = Overview['apps'][number];
+/** A fault that delays deliveries. */
+export type Problem = Overview['problems'][number];
 export type OverviewMinute = Overview['minutes'][number];
 
 export type PushHead = Item<'get /apps/:app/pushes'>;

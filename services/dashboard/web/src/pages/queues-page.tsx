@@ -1,15 +1,21 @@
 import { Button, Stack, Table, Text } from '@mantine/core';
 import { useGet } from '../api/use-get.ts';
+import { countComplete } from '../lib/chart-scale.ts';
 import { useCurrentApp } from '../lib/current-app.ts';
 import { channelLabel } from '../lib/outcomes.ts';
 import { formatCount, formatDuration } from '../lib/times.ts';
 import { BusiestApps } from '../parts/apps-table.tsx';
+import { Sparkline } from '../parts/chart/sparkline.tsx';
 import { TextLink } from '../parts/links.tsx';
 import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
 import { Panel } from '../parts/panel.tsx';
 
 const READ_EVERY_MS = 5_000;
+const JOBS_HEAD = [
+  ...['Queue', 'Waiting', 'Active', 'Delayed', 'Oldest waiting'],
+  ...['Taken per second', 'Time to drain', 'Last hour', 'Worker'],
+];
 
 /** Shows the jobs of each queue and the pending batches of each channel, and opens Bull Board. */
 export function QueuesPage() {
@@ -25,25 +31,36 @@ export function QueuesPage() {
       }
     >
       <Loaded query={query} height={420}>
-        {({ queues, channels }) => (
+        {({ readAt, times, queues, channels }) => (
           <>
             <Panel title="Jobs in Redis">
               <Figures
-                head={['Queue', 'Waiting', 'Active', 'Delayed', 'Oldest waiting', 'Worker']}
+                head={JOBS_HEAD}
                 rows={queues.map((queue) => [
                   queue.name,
                   formatCount(queue.waiting),
                   formatCount(queue.active),
                   formatCount(queue.delayed),
                   formatAge(queue.oldestWaitingMs),
+                  formatRate(queue.perSecond),
+                  queue.waiting === 0 ? '–' : formatDrain(queue.drainMs),
+                  <LastHour
+                    key="hour"
+                    taken={queue.taken.slice(0, countComplete(times, readAt))}
+                  />,
                   queue.hasWorker ? 'Takes jobs' : <NoWorker key="none" />,
                 ])}
               />
+              <Text fz="xs" c="dimmed" mt="xs" maw={720}>
+                The states are those of BullMQ; waiting includes prioritized. The rate is of the
+                last two minutes: jobs that workers have taken, each of one or more deliveries. At
+                that rate the waiting jobs are taken within the time to drain.
+              </Text>
             </Panel>
             <Panel title="Pending batches in MongoDB">
               {channels.length === 0 ? (
                 <Text fz="sm" c="dimmed">
-                  The scheduler counts them some seconds after this page is opened.
+                  Not known at the moment: the database has not responded.
                 </Text>
               ) : (
                 <Figures
@@ -97,6 +114,22 @@ function FailedJobs() {
   );
 }
 
+/** Shows the jobs that were taken in each complete minute. */
+function LastHour({ taken }: { taken: readonly number[] }) {
+  const total = taken.reduce((sum, count) => sum + count, 0);
+  if (total === 0) return '–';
+  return <Sparkline label={`${formatCount(total)} jobs in the last hour`} values={taken} />;
+}
+
+function formatRate(perSecond: number): string {
+  return perSecond < 10 ? perSecond.toFixed(1) : formatCount(Math.round(perSecond));
+}
+
+/** Formats the time to drain; without a rate there is none. */
+function formatDrain(ms: number | null): string {
+  return ms === null ? 'Never' : formatDuration(ms);
+}
+
 function formatAge(ms: number | null): string {
   return ms === null ? '–' : formatDuration(ms);
 }
@@ -112,7 +145,7 @@ function NoWorker() {
 function Figures({ head, rows }: { head: string[]; rows: React.ReactNode[][] }) {
   return (
     // A scrolling area must be reachable by keyboard.
-    <Table.ScrollContainer minWidth={520} type="native" tabIndex={0}>
+    <Table.ScrollContainer minWidth={head.length * 90} type="native" tabIndex={0}>
       <Table fz="sm" verticalSpacing={4}>
         <Table.Thead>
           <Table.Tr>

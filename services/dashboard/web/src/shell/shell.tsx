@@ -5,6 +5,7 @@ import { lazy, Suspense, useEffect, useState } from 'react';
 import { Failure } from '../parts/failure.tsx';
 import { Loading } from '../parts/loaded.tsx';
 import { Header } from './header.tsx';
+import { HealthLine } from './health-line.tsx';
 import { KeyHelp } from './key-help.tsx';
 import { Navigation } from './navigation.tsx';
 import { OwnAccess } from './own-access.tsx';
@@ -70,6 +71,7 @@ function Frame() {
           <OwnAccess />
         </nav>
         <main className={classes.main} id="main" tabIndex={-1}>
+          <HealthLine />
           <Outlet />
         </main>
       </div>

@@ -1,10 +1,11 @@
 import { Alert, Button, Group, Stack, Text } from '@mantine/core';
-import { useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import { change, pathWith } from '../../api/request.ts';
 import type { Credential } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { useGet } from '../../api/use-get.ts';
 import { channelLabel } from '../../lib/outcomes.ts';
+import { useProblems } from '../../lib/problems.ts';
 import { confirm } from '../../parts/confirm.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { Facts } from '../../parts/facts.tsx';
@@ -12,8 +13,11 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { Panel } from '../../parts/panel.tsx';
 import { Time } from '../../parts/time.tsx';
 import { useMay } from '../../shell/session.ts';
-import { CredentialForm } from './credential-form.tsx';
 import { TestPush } from './test-push.tsx';
+
+const CredentialForm = lazy(async () => ({
+  default: (await import('./credential-form.tsx')).CredentialForm,
+}));
 
 /** Lists an app's credentials at providers, sets and removes them. Their secrets are never shown. */
 export function CredentialsTab({ app }: { app: string }) {
@@ -48,7 +52,11 @@ export function CredentialsTab({ app }: { app: string }) {
           )
         }
       </Loaded>
-      {isAdding && <CredentialForm app={app} onClose={() => setAdding(false)} />}
+      {isAdding && (
+        <Suspense>
+          <CredentialForm app={app} onClose={() => setAdding(false)} />
+        </Suspense>
+      )}
     </Stack>
   );
 }
@@ -63,6 +71,10 @@ function CredentialPanel({
   maySend: boolean;
 }) {
   const { app, channel, environment, changedAt, refused, warning } = credential;
+  const problems = useProblems().filter(
+    (problem) =>
+      problem.kind === 'open-circuit' && problem.app?.id === app && problem.channel === channel,
+  );
   const [isTesting, setTesting] = useState(false);
   const path = `/apps/${app}/credentials` as const;
   const remove = useChange({
@@ -101,10 +113,24 @@ function CredentialPanel({
         {refused !== undefined && (
           <Alert color="red" variant="outline" p="xs" title="The provider refuses this credential">
             <Text fz="sm" className="wrap-anywhere">
-              {refused.detail} (<Time at={refused.at} />)
+              {refused.detail}, since <Time at={refused.since} />. Deliveries wait until you set a
+              credential that the provider accepts.
             </Text>
           </Alert>
         )}
+        {problems.map(({ text, since, advice }) => (
+          <Alert
+            key={text}
+            color="red"
+            variant="outline"
+            p="xs"
+            title="The provider is unavailable"
+          >
+            <Text fz="sm" className="wrap-anywhere">
+              {text} Since <Time at={since} />. {advice}
+            </Text>
+          </Alert>
+        ))}
         {warning !== undefined && (
           <Alert color="accent" variant="outline" p="xs" title="Some pushes are not sent">
             <Text fz="sm" className="wrap-anywhere">

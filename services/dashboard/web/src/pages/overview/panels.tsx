@@ -18,7 +18,7 @@ export function Channels({ overview: { channels } }: PanelProps) {
   return (
     <Panel title="Pending deliveries">
       {channels.length === 0 ? (
-        <Nothing>The scheduler counts them some seconds after this page is opened.</Nothing>
+        <Nothing>Not known at the moment: the database has not responded.</Nothing>
       ) : (
         <FigureTable head={['Channel', 'Pending', 'Oldest', 'Deferred']}>
           {channels.map(({ channel, pending, oldestMs, deferred }) => (
