@@ -86,7 +86,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   },
   retention: { listOpenAfter: [undefined, 10] },
   suspensions: { has: [APP], filter: [], refresh: [] },
-  pushProgress: { findAccounts: [[PUSH]], readMarks: [[PUSH]] },
+  pushProgress: { findAccounts: [[PUSH]], readMarks: [[PUSH]], readProgress: [[PUSH]] },
   proxyWarnings: { listRecent: [1_000] },
   schema: { readVersion: [], assertUsable: [], status: [] },
   knownWebhooks: {
@@ -109,6 +109,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ findRedriven: [push()], listTokens: [push(), 10], sampleProviderErrors: [push(), 10] },
     ...{ summarize: [push()] },
   },
+  pushTitles: { read: [[PUSH]] },
   pushesOfDevice: { list: [deviceQuery] },
   redrives: { find: [REDRIVE], listRunning: [10] },
 };

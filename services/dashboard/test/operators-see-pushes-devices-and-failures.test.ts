@@ -61,8 +61,8 @@ beforeAll(async () => {
   producers = createProducers(redis, () => undefined);
   presence = await connectPresence(redis);
   const presenceReader = createPresenceReader(presence);
-  const accept: Accept = (ofApp, request, idempotency) =>
-    acceptPush(store, producers, ofApp, request, { idempotency });
+  const accept: Accept = (ofApp, request, origin) =>
+    acceptPush(store, producers, ofApp, request, origin);
   const onError = () => undefined;
   const largePushes = createSemaphore(1);
   const redriving = { store, accept, producers, onError, isStopping: () => false, largePushes };
