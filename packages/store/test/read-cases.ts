@@ -104,7 +104,6 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ iteratePushes: [APP, { to: new Date() }] },
   },
   failures: { list: [{ app: APP, limit: 10 }] },
-  pushSearch: { search: [{ app: APP, limit: 10 }] },
   pushSummaries: {
     ...{ findRedriven: [push()], listTokens: [push(), 10], sampleProviderErrors: [push(), 10] },
     ...{ summarize: [push()] },
@@ -131,6 +130,10 @@ export const READ_CASES: Record<string, Call> = {
     ),
   ),
   ...Object.fromEntries(OF_THE_SERVER.map((name) => [name, (store: TestStore) => store[name]()])),
+  'pushSearch.search': async ({ pushSearch }) => {
+    for (const filter of [{}, { topic: 'news' }, { outcome: 'failed' }, { token: 'device1' }] as const)
+      await pushSearch.search({ app: APP, limit: 10, ...filter });
+  },
   'suspensions.startRefreshing': (store) => {
     store.suspensions.startRefreshing(() => undefined);
     return store.ping();
