@@ -63,7 +63,11 @@ interface Tables {
 }
 
 /** Finds pushes of an app by state, time, topic, device and outcome. */
-export function createPushSearch(db: Db, clock: Clock, pushesOfDevice: PushesOfDevice) {
+export function createPushSearch(
+  db: Db,
+  clock: Pick<Clock, 'now'>,
+  pushesOfDevice: PushesOfDevice,
+) {
   const pushes = db.collection<PushDocument>('pushes');
   const tables: Tables = { pushes: db.collection('pushes'), batches: db.collection('batches') };
 

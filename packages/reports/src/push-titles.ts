@@ -45,8 +45,8 @@ function findTitle({ data, options }: Texts): string[] {
 }
 
 function shorten(text: string): string {
-  // Not in the middle of a surrogate pair.
-  const characters = [...text.slice(0, 2 * MAX_CHARACTERS)];
+  // Characters of two units are not divided.
+  const characters = [...text.slice(0, 2 * (MAX_CHARACTERS + 1))];
   if (characters.length <= MAX_CHARACTERS) return text;
   return `${characters.slice(0, MAX_CHARACTERS - 1).join('')}…`;
 }

@@ -131,7 +131,12 @@ export const READ_CASES: Record<string, Call> = {
   ),
   ...Object.fromEntries(OF_THE_SERVER.map((name) => [name, (store: TestStore) => store[name]()])),
   'pushSearch.search': async ({ pushSearch }) => {
-    for (const filter of [{}, { topic: 'news' }, { outcome: 'failed' }, { token: 'device1' }] as const)
+    for (const filter of [
+      {},
+      { topic: 'news' },
+      { outcome: 'failed' },
+      { token: 'device1' },
+    ] as const)
       await pushSearch.search({ app: APP, limit: 10, ...filter });
   },
   'suspensions.startRefreshing': (store) => {
