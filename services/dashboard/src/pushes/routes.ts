@@ -41,6 +41,7 @@ export function pushRoutes(
 ) {
   return [
     ...readRoutes(store, accountOf),
+    ...recipientRoutes(store, accountOf),
     ...sendRoutes(store, accept, accountOf),
     defineRoute({
       method: 'post',
@@ -97,6 +98,21 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     }),
     defineRoute({
       method: 'get',
+      path: '/find',
+      role: 'viewer',
+      input: z.object({ q: z.string().max(4_096) }),
+      account: 'any',
+      handle: async ({ input, operator }) => ({
+        items: await findAnything(store, input.q, operator.accounts),
+      }),
+    }),
+  ];
+}
+
+function recipientRoutes(store: Store & Reports, accountOf: AccountOf) {
+  return [
+    defineRoute({
+      method: 'get',
       path: '/pushes/:push/recipients',
       role: 'viewer',
       input: z.object({
@@ -114,16 +130,6 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
       input: z.object({ push: objectId, token: deviceToken }),
       account: ({ push }) => accountOf.push(push),
       handle: ({ input }) => getRecipientOutcome(store, input.push, input.token),
-    }),
-    defineRoute({
-      method: 'get',
-      path: '/find',
-      role: 'viewer',
-      input: z.object({ q: z.string().max(4_096) }),
-      account: 'any',
-      handle: async ({ input, operator }) => ({
-        items: await findAnything(store, input.q, operator.accounts),
-      }),
     }),
   ];
 }
