@@ -29,7 +29,9 @@ const COMPONENT_CLASS = /\bm_[0-9a-f]{6,8}\b/g;
 const OPENED = ['/pushes/$push?token=$token'];
 const MARKUP = '<img src=x onerror="globalThis.markupRan=1">';
 /** Pages that show one of the texts with markup. */
-const SHOWING = ['/apps', '/accounts', '/apps/$app/failures', '/pushes/$push'];
+const SHOWING = [
+  ...['/apps', '/accounts', '/apps/$app/failures', '/apps/$app/pushes', '/pushes/$push'],
+];
 
 let fixture: ConsoleFixture;
 let account: string;
@@ -145,7 +147,7 @@ describe('markup in texts of a tenant, which all checks of the API have missed,'
     const of = (name: string) => mongo.db.collection<{ _id: string }>(name);
     await of('accounts').updateOne({ _id: account }, { $set: { name: MARKUP } });
     await of('apps').updateOne({ _id: app }, { $set: { name: MARKUP } });
-    const data = JSON.stringify({ text: MARKUP, [MARKUP]: MARKUP });
+    const data = JSON.stringify({ title: MARKUP, [MARKUP]: MARKUP });
     await of('pushes').updateMany({ app }, { $set: { data, collapse: MARKUP } });
     const addressed = { app, provider: { $exists: true } };
     await of('devices').updateMany(addressed, { $set: { 'provider.address': MARKUP } });

@@ -131,6 +131,58 @@ describe('with data', () => {
     expect(watch.take()).toEqual([]);
   });
 
+  test('the push list tells its rows apart, on a phone too, and its filters are in the URL', async () => {
+    const { tenant, ids: others } = await fixture.fill();
+    const data = { title: 'Fresh rolls' };
+    await tenant.api('POST', '/push', { to: others.token, data });
+    const page = await fixture.owner.browserContext().newPage();
+    const ofPage = watchPage(page, origin);
+    await page.setViewport({ width: 390, height: 844 });
+    await visit(page, origin, '/apps/$app/pushes', others);
+    for (const text of ['Fresh rolls', `Key …${tenant.apiKey.slice(-4)}`, '1 of 2, 1 failed'])
+      await waitForText(page, text);
+    const rightEdges = await page.$$eval('tbody tr [role=img]', (bars) =>
+      bars.map((bar) => bar.getBoundingClientRect().right),
+    );
+    expect(rightEdges).toHaveLength(4);
+    expect(Math.max(...rightEdges)).toBeLessThan(390);
+    await page.locator('::-p-aria([name="Topic"][role="textbox"])').fill(others.topic);
+    await page.keyboard.press('Enter');
+    await page.waitForFunction("location.search === '?topic=news'");
+    await page.waitForFunction("document.querySelectorAll('tbody tr').length === 1");
+    for (const [filter, count] of [
+      ['outcome=failed', 1],
+      [`token=${others.token}`, 4],
+      ['token=nobody', 0],
+    ] as const) {
+      await page.goto(`${origin}${fillPath('/apps/$app/pushes', others)}?${filter}`);
+      await waitUntilSettled(page);
+      expect([filter, await readIds(page)]).toMatchObject([filter, { length: count }]);
+    }
+    expect(ofPage.take()).toEqual([]);
+    await page.close();
+  });
+
+  test('a push lists its recipients, of one outcome if that is selected, with links to the devices', async () => {
+    const page = await fixture.owner.browserContext().newPage();
+    const ofPage = watchPage(page, origin);
+    await visit(page, origin, '/pushes/$push', ids);
+    const list = 'section[aria-label="Recipients"]';
+    const untilListed = (count: number) =>
+      page.waitForFunction(`document.querySelectorAll('${list} tbody tr').length === ${count}`);
+    await untilListed(2);
+    await page.locator(`${list} select`).fill('failed');
+    await page.waitForFunction("location.search === '?outcome=failed'");
+    await untilListed(1);
+    const row = await page.$eval(`${list} tbody tr`, (found) => found.textContent);
+    expect(row).toMatch(/Failed.*APNs.*BadCollapseId/);
+    await page.locator(`${list} td a`).click();
+    await page.waitForFunction("location.pathname.startsWith('/devices/')");
+    await waitForText(page, 'Pushes in the inbox');
+    expect(ofPage.take()).toEqual([]);
+    await page.close();
+  });
+
   test('the range of the overview is in the URL', async () => {
     const page = fixture.owner;
     await page.goto(`${origin}/?range=15m`);

@@ -46,7 +46,7 @@ export interface Idempotency {
 }
 
 /** Request that a push comes from. */
-interface PushOrigin {
+export interface PushOrigin extends Pick<PushDocument, 'by'> {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
@@ -148,6 +148,7 @@ export async function acceptPush(
   const failed = request.tokens.filter((token) => !isKnown(token));
   const push = buildPush(app, request, audience.devices, store.clock.now());
   if (trace !== undefined) push.trace = trace;
+  if (origin.by !== undefined) push.by = origin.by;
   const notify = store.knownWebhooks.pushEntries(app);
   if (notify.length > 0) push.notify = notify;
   if (idempotency !== undefined) {

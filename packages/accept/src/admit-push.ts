@@ -5,14 +5,14 @@ import type { Producers } from '@carillon/queue/producers';
 import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
-import { type AcceptPushStore, acceptPush, type Idempotency } from './accept-push.ts';
+import { type AcceptPushStore, acceptPush, type PushOrigin } from './accept-push.ts';
 import type { PushRequest } from './parse-push.ts';
 
 /** Accepts a push of an app as the API does. Throws an ApiError if it is rejected. */
 export type Accept = (
   app: string,
   request: PushRequest,
-  idempotency?: Idempotency,
+  origin?: Pick<PushOrigin, 'idempotency' | 'by'>,
 ) => Promise<{ id: string; info: { devices: number; failed: string[] } }>;
 
 /** Creates the function by which processes other than the API accept pushes, as requests of the app's account. */
@@ -21,12 +21,12 @@ export function createAccept(
   producers: Producers,
   rateCounter: RateCounter,
 ): Accept {
-  return async (app, request, idempotency) => {
+  return async (app, request, origin) => {
     const isFcmOn = usesFcmForAndroid(await admitPush(store, rateCounter, app));
     const usesFcm = isFcmOn && (await store.credentials.has(app, 'fcm'));
     // Read when a push needs them: the console does not refresh them, and without viewers reads nothing.
     await store.knownWebhooks.refreshIfStale();
-    return acceptPush(store, producers, app, request, { idempotency, usesFcm });
+    return acceptPush(store, producers, app, request, { ...origin, usesFcm });
   };
 }
 

@@ -1,14 +1,20 @@
 import type { Channel } from '@carillon/core/channels';
 import { isPushId } from '@carillon/core/ids';
-import type { OutcomeCounts } from '@carillon/core/outcomes';
+import type { OutcomeCounts, ReportedOutcome } from '@carillon/core/outcomes';
 import type { PushQuery } from '@carillon/reports/push-search';
 import type { ProviderErrorCount, PushSummary } from '@carillon/reports/push-summaries';
+import {
+  FIRST_RECIPIENT,
+  formatRecipientCursor,
+  parseRecipientCursor,
+  type ReportedRecipient,
+} from '@carillon/reports/recipients';
 import type { Reports } from '@carillon/reports/reports';
 import type { PushDocument, RecipientProviderError } from '@carillon/store/documents';
 import type { ListedPush } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
-import type { Page } from './page.ts';
+import type { Page, PageQuery } from './page.ts';
 
 const MAX_SAMPLED_RECIPIENTS = 20;
 
@@ -44,15 +50,57 @@ export interface PushDetails {
   redrivenAs: string[];
 }
 
+/** Push in a list. One that has not ended has its progress: `batches` instead of `counts` if these are too many. */
+export interface PushItem extends PushHead {
+  /** First text of the payload that devices show; absent if there is none, or the reader may not see payloads. */
+  title?: string;
+  batches?: PushDetails['batches'];
+}
+
 /**
  * Searches an app's pushes, the newest first; see the store's `pushSearch` for what a page covers.
+ *
+ * @param hasTitles true if the reader may see payloads
  */
 export async function searchPushes(
-  { pushSearch }: Pick<Reports, 'pushSearch'>,
+  { pushSearch, pushProgress, pushTitles }: Pick<Reports, SearchReports>,
   query: PushQuery,
-): Promise<Page<PushHead>> {
+  hasTitles: boolean,
+): Promise<Page<PushItem>> {
   const { pushes, next } = await pushSearch.search(query);
-  return { items: pushes.map(toPushHead), ...(next !== undefined && { next }) };
+  const open = pushes.filter(({ state }) => state === 'open').map(({ _id }) => _id);
+  const [progress, titles] = await Promise.all([
+    pushProgress.readProgress(open),
+    hasTitles ? pushTitles.read(pushes.map(({ _id }) => _id)) : new Map<string, string>(),
+  ]);
+  const items = pushes.map((push): PushItem => {
+    const title = titles.get(push._id);
+    return {
+      ...toPushHead(push),
+      ...progress.get(push._id),
+      ...(title !== undefined && { title }),
+    };
+  });
+  return { items, ...(next !== undefined && { next }) };
+}
+
+type SearchReports = 'pushSearch' | 'pushProgress' | 'pushTitles';
+
+/**
+ * Lists the recipients of a push in the order in which they are stored. A page with an `outcome` may be shorter than
+ * `limit`, or empty, and still have a `next`. An unreadable cursor counts as none.
+ *
+ * @throws AdminError PUSH_NOT_FOUND
+ */
+export async function listRecipients(
+  store: Pick<Store, 'pushes'> & Pick<Reports, 'recipients'>,
+  id: string,
+  { cursor, limit, outcome }: PageQuery & { outcome?: ReportedOutcome | undefined },
+): Promise<Page<ReportedRecipient>> {
+  const from = parseRecipientCursor(cursor) ?? FIRST_RECIPIENT;
+  const push = await requirePush(store, id);
+  const { recipients: items, next } = await store.recipients.readPage(push, from, limit, outcome);
+  return { items, ...(next !== undefined && { next: formatRecipientCursor(next) }) };
 }
 
 /**
@@ -120,7 +168,7 @@ async function countOutcomes(
 }
 
 function toPushHead(push: ListedPush & { app?: string }) {
-  const { _id, app, state, acceptedAt, dueAt, expiresAt, devices, topics, counts } = push;
+  const { _id, app, by, state, acceptedAt, dueAt, expiresAt, devices, topics, counts } = push;
   return {
     id: _id,
     ...(app !== undefined && { app }),
@@ -130,6 +178,7 @@ function toPushHead(push: ListedPush & { app?: string }) {
     expiresAt: expiresAt.getTime(),
     devices,
     ...(topics !== undefined && { topics }),
+    ...(by !== undefined && { by }),
     ...(counts !== undefined && { counts }),
   };
 }

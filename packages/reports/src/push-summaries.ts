@@ -18,6 +18,7 @@ import { FAILURES_BY_PUSH_INDEX } from '@carillon/store/migrate';
 import { listLateLatencies } from '@carillon/store/receipt-times';
 import {
   OUTCOME_PROJECTION,
+  type OutcomeFields,
   outcomeCodes,
   recipientsWithErrors,
 } from '@carillon/store/recipient-status';
@@ -217,7 +218,7 @@ function startSummary(push: string) {
 }
 
 /** Counts a batch; the counts of its settlement are right while nothing has changed its outcomes since. */
-function countBatch(batch: SummarizedBatch): OutcomeCounts {
+export function countBatch(batch: OutcomeFields & Pick<Batch, 'counts'>): OutcomeCounts {
   const { counts, got, gone, sent, refused, ended, final } = batch;
   const isUnchanged = [got, gone, sent, refused, ended, final].every((one) => one === undefined);
   if (isUnchanged && counts !== undefined) return counts;
@@ -226,7 +227,8 @@ function countBatch(batch: SummarizedBatch): OutcomeCounts {
   return counted;
 }
 
-function addCounts(total: OutcomeCounts, counts: OutcomeCounts): void {
+/** Adds the counts of a batch to those of its push. */
+export function addCounts(total: OutcomeCounts, counts: OutcomeCounts): void {
   for (const [outcome, n] of Object.entries(counts) as [keyof OutcomeCounts, number][])
     total[outcome] = (total[outcome] ?? 0) + n;
 }

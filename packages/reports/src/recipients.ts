@@ -60,6 +60,21 @@ export interface RecipientCursor {
 
 export const FIRST_RECIPIENT: RecipientCursor = { batch: '', position: 0 };
 
+/** Form of a cursor as text: the batch, and a position. */
+const CURSOR = /^(-[0-9a-z]?\d{6,14})?\.(\d{1,5})$/;
+
+/** Formats the position of a page as an opaque text. */
+export function formatRecipientCursor({ batch, position }: RecipientCursor): string {
+  return Buffer.from(`${batch}.${position}`).toString('base64url');
+}
+
+/** Parses the text of {@link formatRecipientCursor}; undefined if it is another one. Without a text it is the first. */
+export function parseRecipientCursor(text: string | undefined): RecipientCursor | undefined {
+  if (text === undefined) return FIRST_RECIPIENT;
+  const [, batch = '', position] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? [];
+  return position === undefined ? undefined : { batch, position: Number(position) };
+}
+
 /** A page of recipients. */
 export interface RecipientPage {
   recipients: ReportedRecipient[];

@@ -10,6 +10,7 @@ import { createPushOutcomes } from './push-outcomes.ts';
 import { createPushProgress } from './push-progress.ts';
 import { createPushSearch } from './push-search.ts';
 import { createPushSummaries } from './push-summaries.ts';
+import { createPushTitles } from './push-titles.ts';
 import { createPushesOfDevice } from './pushes-of-device.ts';
 import { createRecipients } from './recipients.ts';
 
@@ -22,6 +23,7 @@ export function createReports({
   clock,
   suspensions,
 }: Pick<Store, 'db' | 'clock' | 'suspensions'>) {
+  const pushesOfDevice = createPushesOfDevice(db);
   return {
     appBacklog: createAppBacklog(db, clock, suspensions),
     backlog: createBacklog(db, clock, suspensions),
@@ -30,11 +32,12 @@ export function createReports({
     exportPages: createExportPages(db),
     failures: createFailures(db),
     pending: createPending(db),
-    pushesOfDevice: createPushesOfDevice(db),
+    pushesOfDevice,
     pushOutcomes: createPushOutcomes(db),
     pushProgress: createPushProgress(db),
-    pushSearch: createPushSearch(db, clock),
+    pushSearch: createPushSearch(db, clock, pushesOfDevice),
     pushSummaries: createPushSummaries(db),
+    pushTitles: createPushTitles(db),
     recipients: createRecipients(db),
   };
 }

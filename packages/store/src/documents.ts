@@ -361,9 +361,14 @@ export interface DeviceKeys {
   lastToken?: string;
 }
 
+/** Who sent a push: the API key with these last four characters, or the operator with this name. */
+export type PushSender = { key: string } | { operator: string };
+
 export interface PushDocument extends DeviceKeys {
   _id: string;
   app: string;
+  /** Absent in pushes of earlier releases. */
+  by?: PushSender;
   state: PushState;
   acceptedAt: Date;
   /** In state `accepting`: the end of the accepting process's lease. */
@@ -444,6 +449,8 @@ export interface RedriveFilter {
 export interface RedriveDocument {
   _id: string;
   app: string;
+  /** Name of the operator who started it. */
+  by?: string;
   state: 'running' | 'finished' | 'stopped';
   createdAt: Date;
   endedAt?: Date;

@@ -20,6 +20,7 @@ export const LISTED_FIELDS = {
   devices: 1,
   topics: 1,
   counts: 1,
+  by: 1,
 } as const;
 
 /** A push in a list: without its payload and recipients. */

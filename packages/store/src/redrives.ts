@@ -25,17 +25,20 @@ export function createRedrives(db: Db) {
      * Creates a re-drive of an app's failures up to now.
      *
      * @param pushes only these pushes; all that match the filter if absent
+     * @param by name of the operator who starts it
      * @returns its id; undefined if another re-drive of the app is running
      */
     async create(
       app: string,
       filter: RedriveFilter & { to?: Date },
       pushes?: readonly string[],
+      by?: string,
     ): Promise<string | undefined> {
       const { to, ...rest } = filter;
       const _id = newObjectId();
       const redrive = {
         app,
+        ...(by !== undefined && { by }),
         state: 'running' as const,
         filter: rest,
         ...(pushes !== undefined && { pushes: [...new Set(pushes)].sort() }),

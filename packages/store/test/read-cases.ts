@@ -90,7 +90,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ has: [APP], isPaused: [APP], mayDeliver: [APP] },
     ...{ filter: [], filterSuspended: [], refresh: [] },
   },
-  pushProgress: { findAccounts: [[PUSH]], readMarks: [[PUSH]] },
+  pushProgress: { findAccounts: [[PUSH]], readMarks: [[PUSH]], readProgress: [[PUSH]] },
   proxyWarnings: { listRecent: [1_000] },
   schema: { readVersion: [], assertUsable: [], status: [] },
   knownWebhooks: {
@@ -108,11 +108,11 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ iteratePushes: [APP, { to: new Date() }] },
   },
   failures: { list: [{ app: APP, limit: 10 }] },
-  pushSearch: { search: [{ app: APP, limit: 10 }] },
   pushSummaries: {
     ...{ findRedriven: [push()], listTokens: [push(), 10], sampleProviderErrors: [push(), 10] },
     ...{ summarize: [push()] },
   },
+  pushTitles: { read: [[PUSH]] },
   pushesOfDevice: { list: [deviceQuery] },
   redrives: { find: [REDRIVE], listRunning: [10] },
 };
@@ -134,6 +134,15 @@ export const READ_CASES: Record<string, Call> = {
     ),
   ),
   ...Object.fromEntries(OF_THE_SERVER.map((name) => [name, (store: TestStore) => store[name]()])),
+  'pushSearch.search': async ({ pushSearch }) => {
+    for (const filter of [
+      {},
+      { topic: 'news' },
+      { outcome: 'failed' },
+      { token: 'device1' },
+    ] as const)
+      await pushSearch.search({ app: APP, limit: 10, ...filter });
+  },
   'suspensions.startRefreshing': (store) => store.suspensions.startRefreshing(() => undefined),
 };
 

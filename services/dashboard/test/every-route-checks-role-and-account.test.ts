@@ -39,7 +39,7 @@ beforeAll(async () => {
   const other = (await owner.post('/api/accounts', { name: 'theirs' })).body.id;
   const app = (await owner.post('/api/apps', { account, name: 'app' })).body.id;
   const { token } = await store.devices.register(app, 'android');
-  const sent = await owner.post(`/api/apps/${app}/pushes`, { to: token, data: { secret: CANARY } });
+  const sent = await owner.post(`/api/apps/${app}/pushes`, { to: token, data: { title: CANARY } });
   const redrive = await owner.post(`/api/apps/${app}/redrives`, { filter: {} });
   await store.webhooks.putBoxKey(boxKeyOf(env.CREDENTIAL_KEYS));
   const webhook = await owner.post(`/api/apps/${app}/webhooks`, WEBHOOK);

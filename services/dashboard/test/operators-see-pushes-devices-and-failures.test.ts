@@ -27,7 +27,7 @@ import { createAccountOf } from '../src/account-of.ts';
 import { deviceRoutes } from '../src/devices/routes.ts';
 import { failureRoutes } from '../src/failures/routes.ts';
 import { toConsoleError } from '../src/http/errors.ts';
-import type { ConsoleRoute, SessionOperator } from '../src/http/route.ts';
+import type { ConsoleRoute, Role, SessionOperator } from '../src/http/route.ts';
 import { pushRoutes } from '../src/pushes/routes.ts';
 
 const RETENTION_MS = 3_600_000;
@@ -61,8 +61,8 @@ beforeAll(async () => {
   producers = createProducers(redis, () => undefined);
   presence = await connectPresence(redis);
   const presenceReader = createPresenceReader(presence);
-  const accept: Accept = (ofApp, request, idempotency) =>
-    acceptPush(store, producers, ofApp, request, { idempotency });
+  const accept: Accept = (ofApp, request, origin) =>
+    acceptPush(store, producers, ofApp, request, origin);
   const onError = () => undefined;
   const largePushes = createSemaphore(1);
   const redriving = { store, accept, producers, onError, isStopping: () => false, largePushes };
@@ -252,6 +252,67 @@ test('a search for a rare state continues over pages that may be empty', async (
   expect(first.next).toBe(pushes[99]?._id);
 });
 
+test('the rows of a list show who sent a push, its progress, and its title to those who may read payloads', async () => {
+  const tokens = await register(2);
+  const data = { title: 'Fresh rolls', message: 'Until noon' };
+  const { id } = await post('/apps/:app/pushes', { app, to: tokens, data });
+  await deliver(store, { id, tokens, batchIds: [id] }, { [tokens[0] ?? '']: REJECTED });
+  const again = await post('/pushes/:push/send-again', { push: id }, { ...OWNER, name: 'Otto' });
+  const list = async (role: Role) =>
+    (await get('/apps/:app/pushes', { app, limit: '2' }, { ...OWNER, role })).items;
+  const rows = [
+    { id: again.id, by: { operator: 'Otto' }, counts: { pending: 2 } },
+    { id, by: { operator: 'Olga' }, counts: { delivered: 1, failed: 1 } },
+  ];
+  const titled = rows.map((row) => ({ ...row, title: 'Fresh rolls' }));
+  expect(await list('operator')).toMatchObject(titled);
+  const ofViewer = await list('viewer');
+  expect(ofViewer).toMatchObject(rows);
+  expect(JSON.stringify(ofViewer)).not.toContain('rolls');
+});
+
+test('lists are filtered by topic, device and outcome, of which those of another app match nothing', async () => {
+  const [token = '', failed = ''] = await register(2);
+  const topic = 'filtered';
+  await store.subscriptions.subscribe(app, { token, platform: 'android' }, [topic]);
+  const { id: toTopic } = await post('/apps/:app/pushes', {
+    app,
+    to: `/topics/${topic}`,
+    data: {},
+  });
+  const toDevice = await send([failed], { [failed]: REJECTED });
+  const other = await store.apps.create('Foreign', account);
+  const ids = async (filter: object, ofApp = app) =>
+    (await get('/apps/:app/pushes', { app: ofApp, ...filter })).items.map((one) => one.id);
+  expect(await ids({ topic })).toEqual([toTopic]);
+  expect(await ids({ token: failed })).toEqual([toDevice]);
+  expect(await ids({ token: failed, outcome: 'failed' })).toEqual([toDevice]);
+  expect((await ids({ outcome: 'failed' }))[0]).toBe(toDevice);
+  for (const filter of [{ topic }, { token: failed }, { outcome: 'failed' }, { token: 'nobody' }])
+    expect(await get('/apps/:app/pushes', { app: other, ...filter })).toEqual({ items: [] });
+  for (const filter of [{ topic: 'no topic' }, { token: 'a b' }, { outcome: 'lost' }])
+    await expect(get('/apps/:app/pushes', { app, ...filter })).rejects.toThrow();
+});
+
+test('the recipients of a push are listed by pages, with the way, the outcome and its reason', async () => {
+  const tokens = await register(3);
+  const [, failed = ''] = tokens;
+  const id = await send(tokens, { [failed]: REJECTED });
+  const list = (query: object) => get('/pushes/:push/recipients', { push: id, ...query });
+  const [first, second, third] = tokens.map((token) => ({ token, channel: 'mqtt' }));
+  const page = await list({ limit: '2' });
+  expect(page.items).toEqual([
+    { ...first, outcome: 'delivered' },
+    { ...second, outcome: 'failed', reason: 'rejected-by-provider' },
+  ]);
+  expect(await list({ cursor: page.next })).toEqual({
+    items: [{ ...third, outcome: 'delivered' }],
+  });
+  expect((await list({ outcome: 'failed' })).items).toMatchObject([{ token: failed }]);
+  expect((await list({ outcome: 'expired' })).items).toEqual([]);
+  await expect(list({ outcome: 'lost' })).rejects.toThrow();
+});
+
 test('invalid bodies are rejected with the errors of the API, and nothing is sent', async () => {
   await expect(post('/apps/:app/pushes', { app, to: 'x', data: 'text' })).rejects.toMatchObject({
     code: 'INVALID_PARAM',
@@ -359,7 +420,7 @@ test('failed deliveries are listed, re-driven with progress, and shown as re-dri
   const { redrivenAs } = await get('/pushes/:push', { push: id });
   expect(redrivenAs).toHaveLength(1);
   expect(await get('/pushes/:push', { push: redrivenAs[0] })).toMatchObject({
-    ...{ redriveOf: id, push: { devices: 1, app } },
+    ...{ redriveOf: id, push: { devices: 1, app, by: { operator: OWNER.name } } },
   });
   expect(await get('/apps/:app/failures', { app })).toMatchObject({ items: [{ redriven: 1 }] });
   app = bakery;

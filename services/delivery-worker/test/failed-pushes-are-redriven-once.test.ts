@@ -63,8 +63,8 @@ afterEach(async () => {
   worker = undefined;
 });
 
-const accept: Accept = (app, request, idempotency) =>
-  acceptPush(database.store, producers, app, request, { idempotency });
+const accept: Accept = (app, request, origin) =>
+  acceptPush(database.store, producers, app, request, origin);
 
 const resources = (acceptBy = accept, store: Store = database.store) => ({
   ...{ store, producers, accept: acceptBy, isStopping: () => false },
@@ -299,9 +299,9 @@ test('a push that expires before its new one is accepted is skipped as expired, 
   const { sendUntil } = await readPush(push.id);
   const atItsEnd = { ...database.store, clock: { ...database.store.clock, now: () => +sendUntil } };
   let requests = 0;
-  startWorker((app, request, idempotency) => {
+  startWorker((app, request, origin) => {
     requests += 1;
-    return acceptPush(atItsEnd, producers, app, request, { idempotency });
+    return acceptPush(atItsEnd, producers, app, request, origin);
   });
   expect(await redrive()).toMatchObject({ done: 0, recipients: 0, skipped: { expired: 1 } });
   expect(requests).toBe(1);
@@ -365,10 +365,10 @@ test('a re-drive continues after a temporary failure of the database or the acce
 
 test('a push whose re-drive fails is skipped, and delays no other', async () => {
   const [broken, sound] = await insertTwo();
-  startWorker((app, request, idempotency) =>
+  startWorker((app, request, origin) =>
     request.tokens.includes(broken.tokens[0] ?? '')
       ? Promise.reject(new Error('of this push alone'))
-      : accept(app, request, idempotency),
+      : accept(app, request, origin),
   );
   expect(await redrive()).toMatchObject({ done: 1, skipped: { error: 1 } });
   expect(await readNewPushes()).toEqual({ [sound.id]: sound.tokens });

@@ -6,8 +6,8 @@ import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
 import { invalidParameter, validate } from '@carillon/core/validate';
 import type { ReportedListPush, ReportedPush } from '@carillon/reports/push-outcomes';
 import {
-  FIRST_RECIPIENT,
-  type RecipientCursor,
+  formatRecipientCursor,
+  parseRecipientCursor,
   type ReportedAttempt,
   type TriedRecipient,
 } from '@carillon/reports/recipients';
@@ -25,8 +25,6 @@ type Query = Record<string, string | undefined>;
 const AFTER_ALL_PUSH_IDS = 'g';
 const PUSHES_PER_PAGE = 100;
 const RECIPIENTS_PER_PAGE = LIMITS.subscribersPerPage;
-/** Position of a page: the part of a batch's id after that of its push, and a position. */
-const CURSOR = /^(-[0-9a-z]?\d{6,14})?\.(\d{1,5})$/;
 
 /**
  * Handles `GET /pushes`. Lists the app's pushes, the newest first.
@@ -82,11 +80,13 @@ export async function listRecipients(
   query: Query,
 ): Promise<object> {
   const { outcome, page } = validate(recipientsQuery, query);
-  const cursor = parseCursor(page);
+  const cursor = parseRecipientCursor(page);
+  if (cursor === undefined)
+    throw invalidParameter('page', 'must be the next_page of an earlier response');
   const push = await requirePush(store, app, pushId);
   const { readPage } = store.recipients;
   const { recipients, next } = await readPage(push, cursor, RECIPIENTS_PER_PAGE, outcome);
-  return { recipients, ...(next !== undefined && { next_page: formatCursor(next) }) };
+  return { recipients, ...(next !== undefined && { next_page: formatRecipientCursor(next) }) };
 }
 
 /**
@@ -188,21 +188,4 @@ function describeRecipient({ attempts, ...recipient }: TriedRecipient): object {
 function describeAttempt({ nextTryAt, ...attempt }: ReportedAttempt): object {
   if (nextTryAt === undefined) return attempt;
   return { ...attempt, next_try: toUnixSeconds(new Date(nextTryAt)) };
-}
-
-/** Formats the position of a page as an opaque text. */
-function formatCursor({ batch, position }: RecipientCursor): string {
-  return Buffer.from(`${batch}.${position}`).toString('base64url');
-}
-
-/**
- * Parses the parameter `page`. Without it the page is the first.
- *
- * @throws ApiError INVALID_PARAM
- */
-function parseCursor(page: string | undefined): RecipientCursor {
-  if (page === undefined) return FIRST_RECIPIENT;
-  const [, batch = '', position] = CURSOR.exec(Buffer.from(page, 'base64url').toString()) ?? [];
-  if (position !== undefined) return { batch, position: Number(position) };
-  throw invalidParameter('page', 'must be the next_page of an earlier response');
 }

@@ -63,7 +63,7 @@ export function pushRoutes(
   const gather = createGather(GATHER_MS);
   async function accept(
     { body, header, assertAwaited }: RequestContext,
-    { app, webPushContact: ownContact, hasFcm }: Caller,
+    { app, apiKey, webPushContact: ownContact, hasFcm }: Caller,
     trace: string | undefined,
   ): Promise<AcceptedPush> {
     const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
@@ -75,7 +75,10 @@ export function pushRoutes(
     const lacksWebPushContact =
       ownContact !== undefined && chooseContact(ownContact, webPushContact) === undefined;
     const usesFcm = hasFcm && usesFcmForAndroid(app);
-    const origin = { idempotency, trace, usesFcm, lacksWebPushContact, beforeStore: assertAwaited };
+    const origin = {
+      ...{ idempotency, trace, usesFcm, lacksWebPushContact, beforeStore: assertAwaited },
+      by: { key: apiKey.slice(-4) },
+    };
     const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
     return isForOneDevice(request) ? gather(acceptNow) : acceptNow();
   }

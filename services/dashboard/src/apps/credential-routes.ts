@@ -116,7 +116,8 @@ export function credentialRoutes(
         .pick({ app: true, channel: true })
         .extend({ device: z.string().trim().min(1, 'Give a token.').max(MAX_DEVICE) }),
       audit: 'credential.test',
-      handle: ({ input }) => sendTestPush(store, accept, input),
+      handle: ({ input, operator }) =>
+        sendTestPush(store, accept, { ...input, operator: operator.name }),
     }),
   ];
 }

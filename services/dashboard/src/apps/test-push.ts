@@ -1,4 +1,5 @@
 import type { Accept } from '@carillon/accept/admit-push';
+import type { PushRequest } from '@carillon/accept/parse-push';
 import type { ProviderChannelName } from '@carillon/core/channels';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { DeviceDocument } from '@carillon/store/documents';
@@ -15,6 +16,8 @@ export interface TestPushRequest {
   channel: ProviderChannelName;
   /** Its device token, or its token at the provider. */
   device: string;
+  /** Name of the operator who sends it. */
+  operator: string;
 }
 
 /**
@@ -27,21 +30,22 @@ export interface TestPushRequest {
 export async function sendTestPush(
   store: Pick<Store, 'devices'>,
   accept: Accept,
-  { app, channel, device: given }: TestPushRequest,
+  { app, channel, device: given, operator }: TestPushRequest,
 ): Promise<{ id: string; token: string }> {
   const device = await findDevice(store, app, given);
   if (device === undefined)
     throw new ConsoleError('INVALID_PARAM', 'The app has no device with this token.');
   if (device.provider?.channel !== channel)
     throw new ConsoleError('INVALID_PARAM', 'The device has no address on this channel.');
-  const { id } = await accept(app, {
+  const request: PushRequest = {
     tokens: [device._id],
     topics: [],
     data: JSON.stringify({ message: TEXT }),
     timeToLiveSeconds: TIME_TO_LIVE_SECONDS,
     options: { notification: { title: 'Test push', body: TEXT } },
     channel,
-  });
+  };
+  const { id } = await accept(app, request, { by: { operator } });
   return { id, token: device._id };
 }
 

@@ -52,8 +52,9 @@ export function failureRoutes(
       input: redriveRequest,
       account: ({ app }) => accountOf.app(app),
       audit: 'failures.redrive',
-      async handle({ input: { app, pushes, filter = {} } }) {
-        const id = await store.redrives.create(app, omitUndefined(filter), pushes);
+      async handle({ input: { app, pushes, filter = {} }, operator }) {
+        const selected = omitUndefined(filter);
+        const id = await store.redrives.create(app, selected, pushes, operator.name);
         if (id === undefined)
           throw new ConsoleError(
             'CONFLICT',

@@ -2,20 +2,30 @@ import type { Accept } from '@carillon/accept/admit-push';
 import { deletePush } from '@carillon/accept/delete-push';
 import { parsePush } from '@carillon/accept/parse-push';
 import { findAnything } from '@carillon/admin/find-anything';
-import { getPushDetails, getPushPayload, searchPushes } from '@carillon/admin/push-details';
+import {
+  getPushDetails,
+  getPushPayload,
+  listRecipients,
+  searchPushes,
+} from '@carillon/admin/push-details';
 import { getRecipientOutcome } from '@carillon/admin/pushes';
+import { TOPIC_NAME } from '@carillon/core/limits';
+import { REPORTED_OUTCOMES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { defineRoute, notFound } from '../http/route.ts';
+import { defineRoute, hasRole, notFound } from '../http/route.ts';
 import { deviceToken, interval } from '../inputs.ts';
 import { sendAgain } from './send-again.ts';
 
 /** Maximum body: it fits 100,000 tokens of maximum length and the other fields, as the API's POST /push does. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
+
+/** Outcomes that end a recipient. */
+const ENDS = REPORTED_OUTCOMES.filter((outcome) => outcome !== 'pending');
 
 const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;
 
@@ -31,6 +41,7 @@ export function pushRoutes(
 ) {
   return [
     ...readRoutes(store, accountOf),
+    ...recipientRoutes(store, accountOf),
     ...sendRoutes(store, accept, accountOf),
     defineRoute({
       method: 'post',
@@ -57,11 +68,16 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
       input: z.object({
         app: objectId,
         state: z.enum(LISTED_STATES).optional(),
+        topic: z.string().regex(TOPIC_NAME, 'This is not the name of a topic.').optional(),
+        token: deviceToken.optional(),
+        outcome: z.enum(ENDS).optional(),
         ...interval,
         ...pageFields,
       }),
       account: ({ app }) => accountOf.app(app),
-      handle: ({ input }) => searchPushes(store, input),
+      // Titles are of payloads, which viewers may not read. A list is read every few seconds, so it is not in the audit log.
+      handle: ({ input, operator }) =>
+        searchPushes(store, input, hasRole(operator.role, 'operator')),
     }),
     defineRoute({
       method: 'get',
@@ -82,14 +98,6 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     }),
     defineRoute({
       method: 'get',
-      path: '/pushes/:push/recipients/:token',
-      role: 'viewer',
-      input: z.object({ push: objectId, token: deviceToken }),
-      account: ({ push }) => accountOf.push(push),
-      handle: ({ input }) => getRecipientOutcome(store, input.push, input.token),
-    }),
-    defineRoute({
-      method: 'get',
       path: '/find',
       role: 'viewer',
       input: z.object({ q: z.string().max(4_096) }),
@@ -97,6 +105,31 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
       handle: async ({ input, operator }) => ({
         items: await findAnything(store, input.q, operator.accounts),
       }),
+    }),
+  ];
+}
+
+function recipientRoutes(store: Store & Reports, accountOf: AccountOf) {
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/pushes/:push/recipients',
+      role: 'viewer',
+      input: z.object({
+        push: objectId,
+        outcome: z.enum(REPORTED_OUTCOMES).optional(),
+        ...pageFields,
+      }),
+      account: ({ push }) => accountOf.push(push),
+      handle: ({ input: { push, ...query } }) => listRecipients(store, push, query),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/pushes/:push/recipients/:token',
+      role: 'viewer',
+      input: z.object({ push: objectId, token: deviceToken }),
+      account: ({ push }) => accountOf.push(push),
+      handle: ({ input }) => getRecipientOutcome(store, input.push, input.token),
     }),
   ];
 }
@@ -111,8 +144,8 @@ function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf
       account: ({ app }) => accountOf.app(app),
       audit: 'push.send',
       bodyLimit: PUSH_BODY_BYTES,
-      handle: ({ input: { app, ...value }, bodyText: text }) =>
-        send(store, accept, app, { value, text }),
+      handle: ({ input: { app, ...value }, bodyText: text, operator }) =>
+        send(store, accept, { app, operator: operator.name }, { value, text }),
     }),
     defineRoute({
       method: 'post',
@@ -121,7 +154,7 @@ function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),
       audit: 'push.send-again',
-      handle: ({ input }) => sendAgain(store, accept, input.push),
+      handle: ({ input, operator }) => sendAgain(store, accept, input.push, operator.name),
     }),
   ];
 }
@@ -130,10 +163,10 @@ function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf
 async function send(
   store: Pick<Store, 'apps' | 'clock'>,
   accept: Accept,
-  app: string,
+  { app, operator }: { app: string; operator: string },
   body: Parameters<typeof parsePush>[0],
 ): ReturnType<Accept> {
   const settings = await store.apps.find(app);
   if (settings === undefined) throw notFound();
-  return accept(app, parsePush(body, settings, store.clock.now()));
+  return accept(app, parsePush(body, settings, store.clock.now()), { by: { operator } });
 }

@@ -19,16 +19,18 @@ export async function sendAgain(
   store: Pick<Store, 'pushes'> & Pick<Reports, 'pushSummaries'>,
   accept: Accept,
   id: string,
+  operator: string,
 ): ReturnType<Accept> {
   const push = await requirePush(store, id);
   const { acceptedAt, dueAt, expiresAt } = push;
   const lifetimeMs = expiresAt.getTime() - (dueAt ?? acceptedAt).getTime();
-  return accept(push.app, {
+  const request = {
     ...(await readAudience(store, push)),
     data: push.data,
     timeToLiveSeconds: Math.round(lifetimeMs / 1_000),
     options: push.options,
-  });
+  };
+  return accept(push.app, request, { by: { operator } });
 }
 
 async function readAudience(

@@ -49,7 +49,7 @@ const app = createRoute({
 const pushes = createRoute({
   getParentRoute,
   path: '/apps/$app/pushes',
-  validateSearch: keepText('state', 'range', 'from', 'to', 'cursor'),
+  validateSearch: keepText('state', 'topic', 'token', 'outcome', 'range', 'from', 'to', 'cursor'),
   component: lazyRouteComponent(() => import('./pages/pushes-page.tsx'), 'PushesPage'),
 });
 const compose = createRoute({
@@ -85,7 +85,7 @@ const topic = createRoute({
 const push = createRoute({
   getParentRoute,
   path: '/pushes/$push',
-  validateSearch: keepText('token'),
+  validateSearch: keepText('token', 'outcome', 'cursor'),
   component: lazyRouteComponent(() => import('./pages/push-page.tsx'), 'PushPage'),
 });
 const device = createRoute({

@@ -19,7 +19,7 @@ export interface RedriveResources {
 }
 
 /** A re-drive whose pushes are worked on. */
-type Redrive = Pick<RedriveDocument, '_id' | 'app' | 'filter' | 'to'>;
+type Redrive = Pick<RedriveDocument, '_id' | 'app' | 'by' | 'filter' | 'to'>;
 
 /** Result of one old push: the recipients of its new push, or the reason why it has none. */
 export type RedriveResult = { recipients: number } | { skipped: string };
@@ -118,7 +118,8 @@ async function redrivePart(
     options: push.options,
   };
   try {
-    const { info } = await accept(redrive.app, request, idempotency);
+    const by = redrive.by === undefined ? {} : { by: { operator: redrive.by } };
+    const { info } = await accept(redrive.app, request, { idempotency, ...by });
     return { recipients: info.devices };
   } catch (error) {
     const skipped = findSkipReason(error);

@@ -29,12 +29,16 @@ export type OverviewApp = Overview['apps'][number];
 export type Problem = Overview['problems'][number];
 export type OverviewMinute = Overview['minutes'][number];
 
-export type PushHead = Item<'get /apps/:app/pushes'>;
+/** A push in a list. */
+export type PushItem = Item<'get /apps/:app/pushes'>;
 export type PushDetails = ConsoleApi['get /pushes/:push'];
+export type PushHead = PushDetails['push'];
 export type TimelineEvent = PushDetails['timeline'][number];
 /** Recipients by outcome; outcomes without recipients are absent. */
 export type Counts = PushDetails['counts'];
 export type Recipient = ConsoleApi['get /pushes/:push/recipients/:token'];
+/** One of the recipients in the list of a push. */
+export type ListedRecipient = Item<'get /pushes/:push/recipients'>;
 export type AcceptedPush = ConsoleApi['post /apps/:app/pushes'];
 export type FailedPush = Item<'get /apps/:app/failures'>;
 export type Redrive = ConsoleApi['get /redrives/:redrive'];

@@ -63,6 +63,9 @@ const STYLES: Record<string, OutcomeStyle> = {
 
 const ORDER = Object.keys(STYLES);
 
+/** The outcomes that end a recipient, for filters. */
+export const ENDS = ORDER.filter((name) => !['pending', 'inbox', 'offered'].includes(name));
+
 /** Returns how an outcome is shown; an unknown one, of a newer server, by its own name. */
 export function outcomeStyle(name: string): OutcomeStyle {
   return STYLES[name] ?? { label: name, color: 'var(--outcome-pending)', meaning: '' };

@@ -5,6 +5,7 @@ import { useGet } from '../api/use-get.ts';
 import { statusCommand } from '../lib/curl.ts';
 import { useRememberApp } from '../lib/current-app.ts';
 import { channelLabel, stateLabel } from '../lib/outcomes.ts';
+import { describeSender } from '../lib/push-words.ts';
 import { formatCount, formatDuration } from '../lib/times.ts';
 import { usePathId } from '../lib/use-url.ts';
 import { useLive } from '../live/use-live.ts';
@@ -22,7 +23,7 @@ import { useMay } from '../shell/session.ts';
 import { PushActions } from './push/actions.tsx';
 import { PayloadPanel } from './push/payload-panel.tsx';
 import { ProviderErrors } from './push/provider-errors.tsx';
-import { RecipientPanel } from './push/recipient-panel.tsx';
+import { RecipientsPanel } from './push/recipients-panel.tsx';
 import { Timeline } from './push/timeline.tsx';
 
 /** Shows a push: did it arrive, and if not, why. */
@@ -97,7 +98,7 @@ function Details({ details }: { details: PushDetails }) {
         <Facts facts={listFacts(details)} />
       </Panel>
       <ProviderErrors errors={providerErrors} />
-      <RecipientPanel push={push.id} />
+      <RecipientsPanel push={push.id} />
       {maySeePayload && <PayloadPanel push={push.id} />}
       <Panel title="Read it with the API">
         <ApiCommand
@@ -120,6 +121,7 @@ function listFacts({ push, timeline, batches, byChannel, redriveOf, redrivenAs }
   const channels = Object.keys(byChannel).map(channelLabel).join(', ');
   return [
     ['State', stateLabel(push.state)],
+    ...(push.by === undefined ? [] : [['From', describeSender(push.by)] as const]),
     ['Accepted', <Time key="accepted" at={push.acceptedAt} />],
     ...(push.dueAt === undefined ? [] : [['Due', <Time key="due" at={push.dueAt} />] as const]),
     ['Expires', <Ago key="expires" at={push.expiresAt} />],

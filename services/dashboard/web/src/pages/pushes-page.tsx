@@ -1,76 +1,59 @@
 import { Box, Text } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
-import type { PushHead } from '../api/types.ts';
+import type { PushItem } from '../api/types.ts';
 import { useList } from '../api/use-get.ts';
-import { STATE_FILTERS, stateLabel } from '../lib/outcomes.ts';
-import { type RangeSearch, readRange } from '../lib/time-range.ts';
-import { formatCount } from '../lib/times.ts';
+import { ENDS, outcomeStyle, STATE_FILTERS, stateLabel } from '../lib/outcomes.ts';
+import { describeSender } from '../lib/push-words.ts';
+import { readRange } from '../lib/time-range.ts';
 import { useCoalesced } from '../lib/use-coalesced.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
 import { useLive } from '../live/use-live.ts';
 import { Empty } from '../parts/empty.tsx';
-import { Choice, Filters, RangeFilter } from '../parts/filters.tsx';
+import { Choice, Filters, RangeFilter, TextFilter } from '../parts/filters.tsx';
 import { ButtonLink, TextLink } from '../parts/links.tsx';
 import { type Column, List } from '../parts/list.tsx';
 import { LiveState } from '../parts/live-state.tsx';
-import { PushLink } from '../parts/object-links.tsx';
-import { OutcomeBar } from '../parts/outcomes.tsx';
 import { Page } from '../parts/page.tsx';
 import { SavedFilters } from '../parts/saved-filters.tsx';
 import { Time } from '../parts/time.tsx';
 import { useMay } from '../shell/session.ts';
+import { Audience, OneLine, PushName, PushProgress } from './pushes/cells.tsx';
 
 /** Changes of a page's pushes within this time are read together. */
 const REFRESH_MS = 2_000;
 const ENDED_STATES = ['finished', 'deleted'];
 const STATE_OPTIONS = STATE_FILTERS.map((value) => ({ value, label: stateLabel(value) }));
+const OUTCOME_OPTIONS = ENDS.map((value) => ({ value, label: outcomeStyle(value).label }));
 
-const COLUMNS: Column<PushHead>[] = [
-  { accessor: 'id', title: 'Push', render: ({ id }) => <PushLink id={id} /> },
+type PushParameter = 'state' | 'topic' | 'token' | 'outcome' | 'range' | 'from' | 'to' | 'cursor';
+
+// The outcome stands beside the push, so that it shows on a phone.
+const COLUMNS: Column<PushItem>[] = [
+  { accessor: 'id', title: 'Push', render: ({ id, title }) => <PushName id={id} title={title} /> },
+  {
+    accessor: 'counts',
+    title: 'Outcomes',
+    width: 160,
+    render: (push) => <PushProgress push={push} />,
+  },
   { accessor: 'state', title: 'State', render: ({ state }) => stateLabel(state) },
+  { accessor: 'topics', title: 'To', render: (push) => <Audience push={push} /> },
+  { accessor: 'by', title: 'From', render: ({ by }) => <OneLine text={describeSender(by)} /> },
   {
     accessor: 'acceptedAt',
     title: 'Accepted',
     render: ({ acceptedAt }) => <Time at={acceptedAt} />,
   },
   { accessor: 'dueAt', title: 'Due', render: ({ dueAt }) => <Time at={dueAt} /> },
-  {
-    accessor: 'devices',
-    title: 'Devices',
-    textAlign: 'right',
-    render: ({ devices }) => formatCount(devices),
-  },
-  {
-    accessor: 'topics',
-    title: 'Topics',
-    render: ({ topics = [] }) => (
-      <Text fz="sm" lineClamp={1} maw={220}>
-        {topics.join(', ') || '–'}
-      </Text>
-    ),
-  },
-  {
-    accessor: 'counts',
-    title: 'Outcomes',
-    width: 160,
-    // Only a finished push has its counts in the list.
-    render: ({ counts }) =>
-      counts === undefined ? <Text c="dimmed">–</Text> : <OutcomeBar counts={counts} />,
-  },
 ];
 
 /** Lists the pushes of an app, the newest first. */
 export function PushesPage() {
   const app = usePathId('app');
-  const { search, change } = useUrl<'state' | 'range' | 'from' | 'to' | 'cursor'>();
-  const { state, cursor } = search;
-  const range: RangeSearch = search;
+  const { search } = useUrl<PushParameter>();
+  const { range, from, to, ...filter } = search;
   const path = `/apps/${app}/pushes` as const;
-  const query = useList(path, {
-    ...readRange(range, Date.now()),
-    state,
-    cursor,
-  });
+  const query = useList(path, { ...readRange({ range, from, to }, Date.now()), ...filter });
   const status = useLivePushes(path, query.data?.items ?? []);
   const maySend = useMay('operator');
   return (
@@ -89,17 +72,7 @@ export function PushesPage() {
         </>
       }
     >
-      <Box>
-        <Filters>
-          <Choice
-            label="State"
-            value={state}
-            options={STATE_OPTIONS}
-            onChange={(value) => change({ state: value })}
-          />
-          <RangeFilter value={range} onChange={change} />
-        </Filters>
-      </Box>
+      <PushFilters />
       <List
         query={query}
         columns={COLUMNS}
@@ -111,8 +84,50 @@ export function PushesPage() {
   );
 }
 
+function PushFilters() {
+  const { search, change } = useUrl<PushParameter>();
+  const { state, topic, token, outcome } = search;
+  const isOfEnded = outcome !== undefined && outcome !== 'failed' && token === undefined;
+  return (
+    <Box>
+      <Filters>
+        <Choice
+          label="State"
+          value={state}
+          options={STATE_OPTIONS}
+          onChange={(value) => change({ state: value })}
+        />
+        <Choice
+          label="Outcome"
+          value={outcome}
+          options={OUTCOME_OPTIONS}
+          onChange={(value) => change({ outcome: value })}
+        />
+        <TextFilter
+          label="Topic"
+          value={topic}
+          width={150}
+          onChange={(value) => change({ topic: value })}
+        />
+        <TextFilter
+          label="Device token"
+          value={token}
+          width={190}
+          onChange={(value) => change({ token: value })}
+        />
+        <RangeFilter value={search} onChange={change} />
+      </Filters>
+      {isOfEnded && (
+        <Text fz="xs" c="dimmed" mt={6}>
+          Only pushes that have ended: the others are found by failed recipients alone.
+        </Text>
+      )}
+    </Box>
+  );
+}
+
 /** Reads the list again when one of its pushes has changed that has not ended. */
-function useLivePushes(path: string, items: readonly PushHead[]) {
+function useLivePushes(path: string, items: readonly PushItem[]) {
   const client = useQueryClient();
   const refresh = useCoalesced(
     () => void client.invalidateQueries({ queryKey: [path] }),

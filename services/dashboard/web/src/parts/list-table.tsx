@@ -21,7 +21,8 @@ export interface Selection<T> {
 interface ListTableProps<T> {
   items: readonly T[];
   columns: readonly Column<T>[];
-  idOf: (item: T) => string;
+  /** Identifies an item among those of the page. */
+  idOf: (item: T, row?: number) => string;
   selection?: Selection<T>;
 }
 
@@ -45,8 +46,8 @@ export function ListTable<T>({ items, columns, idOf, selection }: ListTableProps
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {items.map((item) => (
-            <Table.Tr key={idOf(item)}>
+          {items.map((item, row) => (
+            <Table.Tr key={idOf(item, row)}>
               {selection !== undefined && (
                 <Table.Td>
                   <SelectOne item={item} idOf={idOf} selection={selection} />
@@ -90,7 +91,7 @@ function SelectOne<T>({ item, idOf, selection }: SelectProps<T> & { item: T }) {
 
 function SelectAll<T>({ items, idOf, selection }: SelectProps<T> & { items: readonly T[] }) {
   const { selected, onChange } = selection;
-  const ids = new Set(items.map(idOf));
+  const ids = new Set(items.map((item) => idOf(item)));
   const others = selected.filter((one) => !ids.has(idOf(one)));
   const selectedHere = selected.length - others.length;
   const areAllSelected = selectedHere === items.length;

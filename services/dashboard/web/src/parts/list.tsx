@@ -12,7 +12,7 @@ export type { Column } from './list-table.tsx';
 interface ListProps<T> {
   query: UseQueryResult<Page<T>>;
   columns: readonly Column<T>[];
-  idOf: (item: T) => string;
+  idOf: (item: T, row?: number) => string;
   /** Shown when there is no item at all. */
   empty: ReactNode;
   /** True if the URL's `cursor` selects the page of the query. */
