@@ -4,12 +4,17 @@ import { collapseHash, joinTokens } from '@carillon/core/batch';
 import { type Channel, channelFor, wayOf } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
+import { sortInParts, visitInParts } from '@carillon/core/in-parts';
 import { canonicalizeJson } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
 import { countAccepted } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
-import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
+import {
+  countBatches,
+  createEmbeddedBatch,
+  splitIntoBatches,
+} from '@carillon/store/create-batches';
 import { isWithinReach, type Recipient } from '@carillon/store/device-ways';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
@@ -46,7 +51,7 @@ export interface Idempotency {
 }
 
 /** Request that a push comes from. */
-interface PushOrigin {
+export interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
@@ -54,8 +59,11 @@ interface PushOrigin {
   usesFcm?: boolean;
   /** Push services may refuse the app's signatures: a sender to browsers is warned. */
   lacksWebPushContact?: boolean;
-  /** Is called before anything is stored; throws if no client waits for the result any more. */
-  beforeStore?: () => void;
+  /**
+   * Is called after each query of a large audience, before anything is stored, and before a push of many batches is
+   * committed; throws if no client waits for the result any more.
+   */
+  assertAwaited?: () => void;
 }
 
 /** Thrown for a push that repeats an earlier one after the end of that one; nothing is stored. */
@@ -115,14 +123,14 @@ export async function replayIdempotent(
   store: Pick<Store, 'pushes'>,
   app: string,
   idempotency: Idempotency | undefined,
-  tokens: () => readonly string[],
+  tokens: () => Promise<readonly string[]>,
 ): Promise<AcceptedPush | undefined> {
   if (idempotency === undefined) return undefined;
   const existing = await store.pushes.findByIdempotencyKey(app, idempotency.key);
   if (existing === undefined) return undefined;
   // A different body may be invalid, so its tokens are not parsed.
   const isSameBody = existing.idempotency?.bodyHash === idempotency.bodyHash;
-  return repeatResponse(existing, idempotency, isSameBody ? tokens() : []);
+  return repeatResponse(existing, idempotency, isSameBody ? await tokens() : []);
 }
 
 /**
@@ -139,8 +147,9 @@ export async function acceptPush(
   request: PushRequest,
   origin: PushOrigin = {},
 ): Promise<AcceptedPush> {
-  const { idempotency, trace, usesFcm = false, lacksWebPushContact = false, beforeStore } = origin;
-  const audience = await resolveAudience(store, app, request, usesFcm);
+  const { idempotency, trace, usesFcm = false, lacksWebPushContact = false } = origin;
+  const { assertAwaited = () => undefined } = origin;
+  const audience = await resolveAudience(store, app, request, usesFcm, assertAwaited);
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
   await requireAppleCredential(store, app, audience, usesFcm);
   const isWarned = lacksWebPushContact && audience.channels.has('web-push');
@@ -159,8 +168,9 @@ export async function acceptPush(
     };
   }
   const existing = await storeUnderFreeId(store, push, () => {
-    beforeStore?.();
-    return storePush(store, push, audience, (one) => request.channel ?? wayOf(one, usesFcm));
+    assertAwaited();
+    const chooseChannel = (one: Recipient) => request.channel ?? wayOf(one, usesFcm);
+    return storePush(store, push, audience, chooseChannel, assertAwaited);
   });
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
@@ -230,9 +240,13 @@ async function resolveAudience(
   app: string,
   request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
   usesFcm: boolean,
+  assertAwaited: () => void,
 ): Promise<Audience> {
-  const found = await findTokenRecipients(store, app, request.tokens);
-  const tokenRecipients = found.filter((one) => isWithinReach(one, usesFcm));
+  const found = await findTokenRecipients(store, app, request.tokens, assertAwaited);
+  const tokenRecipients: Recipient[] = [];
+  await visitInParts(found, (one) => {
+    if (isWithinReach(one, usesFcm)) tokenRecipients.push(one);
+  });
   if (request.topics.length === 0) return createResolvedAudience(tokenRecipients, usesFcm);
   const counters = await store.topics.findCounters(app, request.topics);
   const getSubscriberCount = (topic: string) => counters.get(topic)?.subscribers ?? 0;
@@ -281,10 +295,11 @@ async function findTokenRecipients(
   { devices }: AudienceStore,
   app: string,
   tokens: readonly string[],
+  assertAwaited: () => void,
 ): Promise<Recipient[]> {
   const [onlyToken] = tokens;
   if (onlyToken === undefined) return [];
-  if (tokens.length > 1) return devices.findRecipients(app, tokens);
+  if (tokens.length > 1) return devices.findRecipients(app, tokens, assertAwaited);
   const device = await devices.findRecipient(app, onlyToken);
   return device === undefined ? [] : [device];
 }
@@ -329,14 +344,15 @@ async function storeUnderFreeId<T>(
  * Stores a push with its recipients: in one document if they fit one batch, else in several. Returns the earlier push with
  * the same idempotency key, if there is one; then nothing is stored.
  */
-function storePush(
+async function storePush(
   store: AcceptPushStore,
   push: PushDocument,
   audience: Audience,
   chooseChannel: (recipient: Recipient) => Channel,
+  assertAwaited: () => void,
 ): Promise<PushDocument | undefined> {
   failpoint('accept');
-  const tokensByChannel = groupByChannel(audience.recipients, chooseChannel);
+  const tokensByChannel = await groupByChannel(audience.recipients, chooseChannel);
   const [onlyGroup] = tokensByChannel;
   const fitsOneBatch =
     tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
@@ -345,7 +361,7 @@ function storePush(
     return store.pushes.insert(push);
   }
   push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
-  return acceptInBatches(store, push, tokensByChannel, audience);
+  return acceptInBatches(store, push, tokensByChannel, audience, assertAwaited);
 }
 
 /** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
@@ -367,18 +383,18 @@ async function scheduleDueCheck(
   if (delayMs < MAX_DUE_JOB_DELAY_MS) await producers.scheduleDueCheck(dueAtMs / 1_000, delayMs);
 }
 
-function groupByChannel(
+async function groupByChannel(
   recipients: readonly Recipient[],
   chooseChannel: (recipient: Recipient) => Channel,
-): Map<Channel, string[]> {
+): Promise<Map<Channel, string[]>> {
   const groups = new Map<Channel, string[]>();
-  for (const recipient of recipients) {
+  await visitInParts(recipients, (recipient) => {
     const { token } = recipient;
     const channel = chooseChannel(recipient);
     const group = groups.get(channel);
     if (group === undefined) groups.set(channel, [token]);
     else group.push(token);
-  }
+  });
   return groups;
 }
 
@@ -444,34 +460,41 @@ async function acceptInBatches(
   push: PushDocument,
   tokensByChannel: ReadonlyMap<Channel, string[]>,
   audience: Audience,
+  assertAwaited: () => void,
 ): Promise<PushDocument | undefined> {
   const { state } = push;
   if (state !== 'open' && state !== 'scheduled') throw new Error(`a new push can't be ${state}`);
-  const batches = splitIntoBatches(push, tokensByChannel, notBefore(push));
-  push.fan.next = batches.length;
+  push.fan.next = countBatches(tokensByChannel);
   if (audience.topics.length > 0) {
     const tokens = joinTokens(audience.recipients.map(({ token }) => token));
     push.audience = { topics: audience.topics, tokens };
   }
-  if (batches.length === 0) return store.pushes.insert(push);
+  if (push.fan.next === 0) return store.pushes.insert(push);
   const existing = await store.pushes.insert({ ...push, state: 'accepting' });
   if (existing !== undefined) return existing;
   failpoint('accept-batches');
-  await commitBatches(store, push._id, batches, state).catch((error: unknown) => {
+  try {
+    const sorted = new Map<Channel, string[]>();
+    for (const [channel, tokens] of tokensByChannel) sorted.set(channel, await sortInParts(tokens));
+    const batches = splitIntoBatches(push, sorted, notBefore(push));
+    await commitBatches(store, { ...push, state }, batches, assertAwaited);
+  } catch (error) {
     // Spares a repeated request the wait for the lease. If MongoDB is unavailable, the scheduler abandons the push.
     void abandonPush(store, push._id).catch(() => undefined);
     throw error;
-  });
+  }
   return undefined;
 }
 
 async function commitBatches(
   store: Pick<Store, 'pushes' | 'batches'>,
-  push: string,
-  batches: readonly BatchDocument[],
-  state: 'open' | 'scheduled',
+  { _id: push, state }: { _id: string; state: 'open' | 'scheduled' },
+  batches: Iterable<BatchDocument>,
+  assertAwaited: () => void,
 ): Promise<void> {
   const isComplete = await store.batches.insert(batches, createLeaseRenewal(store, push));
+  // A client that has got an error repeats the push.
+  if (isComplete) assertAwaited();
   if (isComplete && (await store.pushes.commit(push, state))) return;
   await store.batches.removeAll(push);
   throw new ApiError('INTERNAL_SERVER_ERROR');

@@ -38,7 +38,7 @@ test.each([1, MANY])(
     const acceptedMs = store.clock.now();
     const schedule = Math.floor(acceptedMs / 1_000) + 3_600;
     const value = { to: tokens.slice(0, devices), data: {}, schedule };
-    const request = parsePush({ value, text: JSON.stringify(value) }, {}, acceptedMs);
+    const request = await parsePush({ value, text: JSON.stringify(value) }, {}, acceptedMs);
     /** Accepts as a process does that reads the same time as the others first, and later times after it. */
     const accept = () => {
       let readings = 0;

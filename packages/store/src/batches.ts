@@ -5,8 +5,22 @@ import type { ClaimedBatch } from './batch-table.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { BatchDocument } from './documents.ts';
 
+/** Batches of an insert: some hundred kilobytes, behind which the writes of others wait in MongoDB. */
 const BATCHES_PER_INSERT = 20;
-const INSERTS_IN_FLIGHT = 4;
+const INSERTS_IN_FLIGHT = 2;
+
+function* splitIntoPages(
+  documents: Iterable<BatchDocument>,
+): Generator<BatchDocument[], undefined> {
+  let page: BatchDocument[] = [];
+  for (const document of documents) {
+    page.push(document);
+    if (page.length < BATCHES_PER_INSERT) continue;
+    yield page;
+    page = [];
+  }
+  if (page.length > 0) yield page;
+}
 
 /** Batches that have a document of their own, because their push has more than one. */
 export function createBatches(db: Db) {
@@ -18,16 +32,16 @@ export function createBatches(db: Db) {
      * Also after an error, no insert is in flight when it returns.
      */
     async insert(
-      documents: readonly BatchDocument[],
+      documents: Iterable<BatchDocument>,
       shouldContinue: () => Promise<boolean>,
     ): Promise<boolean> {
       // Not p-map: it returns at the first error while other inserts are in flight.
-      let next = 0;
+      const pages = splitIntoPages(documents);
       let isStopped = false;
       async function insertNext(): Promise<void> {
-        while (!isStopped && next < documents.length) {
-          const page = documents.slice(next, next + BATCHES_PER_INSERT);
-          next += page.length;
+        while (!isStopped) {
+          const { value: page } = pages.next();
+          if (page === undefined) return;
           if (await shouldContinue()) await batches.insertMany(page, { ordered: false });
           else isStopped = true;
         }

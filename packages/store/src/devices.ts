@@ -1,4 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
+import { sortInParts } from '@carillon/core/in-parts';
 import { LIMITS } from '@carillon/core/limits';
 import type { Collection, Db } from 'mongodb';
 import pMap from 'p-map';
@@ -57,8 +58,10 @@ type FoundDevice = Pick<
 
 /** Devices of an app that are read at most to find one of a kind. */
 const MAX_READ_FOR_ONE = 1_000;
-/** Maximum queries in flight. More would hold more of a large audience in memory at once. */
+/** Maximum queries in flight for single devices. */
 const QUERIES_IN_FLIGHT = 4;
+/** Maximum queries in flight for many devices of a caller: the queries of others wait behind them for a processor. */
+const PAGES_IN_FLIGHT = 2;
 
 /** Beginning of the endpoints of Apple's push service. */
 const APPLE_ENDPOINTS = 'https://web.push.apple.com/';
@@ -170,15 +173,18 @@ function createRecipientLookups(devices: Devices, clock: Clock) {
   async function findRecipientsByToken(
     app: string,
     tokens: readonly string[],
+    afterPage: () => void = () => undefined,
   ): Promise<Recipient[]> {
     // Of tokens that are neighbours in the index MongoDB reads one key each; of others it reads two.
-    const sorted = [...tokens].sort();
+    const sorted = await sortInParts(tokens);
     const size = LIMITS.batchRecipients;
     const starts = Array.from({ length: Math.ceil(sorted.length / size) }, (_, n) => n * size);
-    const pages = await pMap(starts, (start) => findPage(app, sorted.slice(start, start + size)), {
-      concurrency: QUERIES_IN_FLIGHT,
-    });
-    return pages.flat();
+    const findNext = async (start: number): Promise<Recipient[]> => {
+      const page = await findPage(app, sorted.slice(start, start + size));
+      afterPage();
+      return page;
+    };
+    return (await pMap(starts, findNext, { concurrency: PAGES_IN_FLIGHT })).flat();
   }
 
   const findForConnect = createBatcher<string, ConnectingDevice | undefined>(
@@ -209,7 +215,11 @@ function createRecipientLookups(devices: Devices, clock: Clock) {
         ? undefined
         : toRecipient(device);
     },
-    /** Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out. */
+    /**
+     * Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out.
+     *
+     * @param afterPage is called after each query; what it throws ends the search
+     */
     findRecipients: findRecipientsByToken,
     /** Finds the fields that a connect needs; undefined when the device doesn't exist or has ended. */
     findForConnect,

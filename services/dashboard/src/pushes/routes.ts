@@ -135,5 +135,5 @@ async function send(
 ): ReturnType<Accept> {
   const settings = await store.apps.find(app);
   if (settings === undefined) throw notFound();
-  return accept(app, parsePush(body, settings, store.clock.now()));
+  return accept(app, await parsePush(body, settings, store.clock.now()));
 }
