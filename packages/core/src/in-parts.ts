@@ -5,7 +5,7 @@
 const ITEMS_PER_PART = 10_000;
 
 /** Resolves after the events that have arrived meanwhile, such as other requests, have been handled. */
-export const afterOthers = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const afterOthers = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Calls `visit` for each item, with pauses for the event loop. */
 export async function visitInParts<T>(
@@ -41,10 +41,14 @@ async function merge(left: string[], right: string[] = []): Promise<string[]> {
   let [l, r] = [0, 0];
   while (l < left.length && r < right.length) {
     const [ofLeft, ofRight] = [left[l] ?? '', right[r] ?? ''];
-    if (ofLeft <= ofRight) l += 1;
-    else r += 1;
-    if (merged.push(ofLeft <= ofRight ? ofLeft : ofRight) % ITEMS_PER_PART === 0)
-      await afterOthers();
+    if (ofLeft <= ofRight) {
+      merged.push(ofLeft);
+      l += 1;
+    } else {
+      merged.push(ofRight);
+      r += 1;
+    }
+    if (merged.length % ITEMS_PER_PART === 0) await afterOthers();
   }
   return merged.concat(left.slice(l), right.slice(r));
 }

@@ -5,13 +5,10 @@ import type { ClaimedBatch } from './batch-table.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { BatchDocument } from './documents.ts';
 
-/** Batches of an insert: some hundred kilobytes, behind which the writes of others wait in MongoDB. */
+/** Batches of an insert: some hundred kilobytes, for which the writes of others wait in MongoDB. */
 const BATCHES_PER_INSERT = 20;
-const INSERTS_IN_FLIGHT = 2;
 
-function* splitIntoPages(
-  documents: Iterable<BatchDocument>,
-): Generator<BatchDocument[], undefined> {
+function* splitIntoPages(documents: Iterable<BatchDocument>): Generator<BatchDocument[]> {
   let page: BatchDocument[] = [];
   for (const document of documents) {
     page.push(document);
@@ -27,34 +24,16 @@ export function createBatches(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
 
   return {
-    /**
-     * Inserts batches durably, several inserts at a time. Stops and returns false when `shouldContinue` returns false.
-     * Also after an error, no insert is in flight when it returns.
-     */
+    /** Inserts batches durably, some at a time. Stops and returns false when `shouldContinue` returns false. */
     async insert(
       documents: Iterable<BatchDocument>,
       shouldContinue: () => Promise<boolean>,
     ): Promise<boolean> {
-      // Not p-map: it returns at the first error while other inserts are in flight.
-      const pages = splitIntoPages(documents);
-      let isStopped = false;
-      async function insertNext(): Promise<void> {
-        while (!isStopped) {
-          const { value: page } = pages.next();
-          if (page === undefined) return;
-          if (await shouldContinue()) await batches.insertMany(page, { ordered: false });
-          else isStopped = true;
-        }
+      for (const page of splitIntoPages(documents)) {
+        if (!(await shouldContinue())) return false;
+        await batches.insertMany(page, { ordered: false });
       }
-      const abort = (error: unknown): never => {
-        isStopped = true;
-        throw error;
-      };
-      const inserts = Array.from({ length: INSERTS_IN_FLIGHT }, () => insertNext().catch(abort));
-      for (const result of await Promise.allSettled(inserts)) {
-        if (result.status === 'rejected') throw result.reason;
-      }
-      return !isStopped;
+      return true;
     },
 
     /** Removes the batches of a push that was never accepted. */

@@ -2,7 +2,6 @@ import { createBatcher } from '@carillon/core/batcher';
 import { sortInParts } from '@carillon/core/in-parts';
 import { LIMITS } from '@carillon/core/limits';
 import type { Collection, Db } from 'mongodb';
-import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import { isUnexpired } from './device-deletion.ts';
 import { createRegistration, type DeviceTables } from './device-registration.ts';
@@ -58,10 +57,8 @@ type FoundDevice = Pick<
 
 /** Devices of an app that are read at most to find one of a kind. */
 const MAX_READ_FOR_ONE = 1_000;
-/** Maximum queries in flight for single devices. */
+/** Maximum queries in flight. */
 const QUERIES_IN_FLIGHT = 4;
-/** Maximum queries in flight for many devices of a caller: the queries of others wait behind them for a processor. */
-const PAGES_IN_FLIGHT = 2;
 
 /** Beginning of the endpoints of Apple's push service. */
 const APPLE_ENDPOINTS = 'https://web.push.apple.com/';
@@ -177,14 +174,13 @@ function createRecipientLookups(devices: Devices, clock: Clock) {
   ): Promise<Recipient[]> {
     // Of tokens that are neighbours in the index MongoDB reads one key each; of others it reads two.
     const sorted = await sortInParts(tokens);
-    const size = LIMITS.batchRecipients;
-    const starts = Array.from({ length: Math.ceil(sorted.length / size) }, (_, n) => n * size);
-    const findNext = async (start: number): Promise<Recipient[]> => {
-      const page = await findPage(app, sorted.slice(start, start + size));
+    const found: Recipient[][] = [];
+    // One at a time: several would occupy the processors of MongoDB, for which the queries of others wait.
+    for (let from = 0; from < sorted.length; from += LIMITS.batchRecipients) {
+      found.push(await findPage(app, sorted.slice(from, from + LIMITS.batchRecipients)));
       afterPage();
-      return page;
-    };
-    return (await pMap(starts, findNext, { concurrency: PAGES_IN_FLIGHT })).flat();
+    }
+    return found.flat();
   }
 
   const findForConnect = createBatcher<string, ConnectingDevice | undefined>(
