@@ -26,6 +26,7 @@ export function createLargePushes(clock?: TickingClock) {
   const inProgress = new Map<string, LargePush>();
   /** Those that wait. */
   const held = new Set<LargePush>();
+  const ended = new WeakSet<LargePush>();
 
   function take(push: LargePush): boolean {
     if (inProgress.size >= MAX_TURNS || inProgress.has(push.account)) return false;
@@ -33,13 +34,10 @@ export function createLargePushes(clock?: TickingClock) {
     return true;
   }
 
-  /** Creates the error for a push that gets no turn, with the time that those before it may take. */
-  function refusal({ account }: LargePush): ApiError {
+  /** Lists the pushes whose turn comes before that of another push of the account. */
+  function listBefore(account: string): LargePush[] {
     const own = inProgress.get(account);
-    const before = [...(own ? [own] : inProgress.values()), ...waiting.listOf(account)];
-    const tokens = before.reduce((sum, push) => sum + push.tokens, 0);
-    const seconds = Math.ceil(tokens / TOKENS_PER_SECOND);
-    return new ApiError('SERVICE_UNAVAILABLE', undefined, Math.max(1, seconds));
+    return [...(own === undefined ? inProgress.values() : [own]), ...waiting.listOf(account)];
   }
 
   /** Refuses the newest pushes of the accounts that hold the most, so that no account keeps others from waiting. */
@@ -58,18 +56,23 @@ export function createLargePushes(clock?: TickingClock) {
   }
 
   async function waitForTurn(push: LargePush, maxWaitMs: number): Promise<void> {
+    const before = listBefore(push.account);
     const turn = waiting.wait(push, maxWaitMs);
     held.add(push);
     makeRoom();
     const hasTurn = await turn;
     held.delete(push);
-    if (!hasTurn) throw refusal(push);
+    if (hasTurn) return;
+    const tokensBefore = before.reduce((sum, one) => sum + (ended.has(one) ? 0 : one.tokens), 0);
+    const seconds = Math.ceil(tokensBefore / TOKENS_PER_SECOND);
+    throw new ApiError('SERVICE_UNAVAILABLE', undefined, Math.max(1, seconds));
   }
 
   /**
    * Runs the work of a large push when its turn has come.
    *
-   * @throws ApiError SERVICE_UNAVAILABLE if it does not come within `maxWaitMs`; what `work` throws
+   * @throws ApiError SERVICE_UNAVAILABLE if it does not come within `maxWaitMs`, with the time that those before it may
+   *   take; what `work` throws
    */
   return async function inTurn<T>(
     push: LargePush,
@@ -80,6 +83,7 @@ export function createLargePushes(clock?: TickingClock) {
     try {
       return await work();
     } finally {
+      ended.add(push);
       inProgress.delete(push.account);
       waiting.giveTurns(take);
     }
