@@ -4,22 +4,19 @@ import { collapseHash, joinTokens } from '@carillon/core/batch';
 import { type Channel, channelFor, wayOf } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
-import { sortInParts, visitInParts } from '@carillon/core/in-parts';
+import { visitInParts } from '@carillon/core/in-parts';
 import { canonicalizeJson } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
 import { countAccepted } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
-import {
-  countBatches,
-  createEmbeddedBatch,
-  splitIntoBatches,
-} from '@carillon/store/create-batches';
+import { createEmbeddedBatch } from '@carillon/store/create-batches';
 import { isWithinReach, type Recipient } from '@carillon/store/device-ways';
-import type { BatchDocument, PushDocument } from '@carillon/store/documents';
+import type { PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
 import { PushIdInUse } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
+import { acceptInBatches } from './accept-in-batches.ts';
 import { createNoRecipientsError } from './explain-no-recipients.ts';
 import type { PushRequest } from './parse-push.ts';
 import type { AcceptedPush } from './schema.ts';
@@ -79,8 +76,6 @@ const RETRY_AFTER_SECONDS = 1;
 const MAX_RESOLVED_SUBSCRIBERS = 1_000;
 /** Maximum recipients for which `info.devices` excludes duplicates; above it the topics' counters are added up. */
 const MAX_EXACT_COUNT = 10_000;
-/** Interval between lease renewals while batches are written; the lease lasts several intervals. */
-const RENEW_INTERVAL_MS = 750;
 /**
  * Delay of a due check after the due time: a check that runs slightly early finds nothing due, and the push then waits
  * for the next periodic check.
@@ -361,7 +356,11 @@ async function storePush(
     return store.pushes.insert(push);
   }
   push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
-  return acceptInBatches(store, push, tokensByChannel, audience, assertAwaited);
+  if (audience.topics.length > 0) {
+    const tokens = joinTokens(audience.recipients.map(({ token }) => token));
+    push.audience = { topics: audience.topics, tokens };
+  }
+  return acceptInBatches(store, push, tokensByChannel, notBefore(push), assertAwaited);
 }
 
 /** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
@@ -447,77 +446,5 @@ function computeEnds(
   return {
     expiresAt,
     sendUntil: isSendNow ? new Date(startMs + LIMITS.sendNowSeconds * 1_000) : expiresAt,
-  };
-}
-
-/**
- * Stores the recipients first and then changes the push's state conditionally: that change is the commit. A process
- * that dies before it leaves a push in `accepting`, for which no client got a 200. A repeated request abandons that
- * push once its lease has run out, the scheduler after a minute.
- */
-async function acceptInBatches(
-  store: AcceptPushStore,
-  push: PushDocument,
-  tokensByChannel: ReadonlyMap<Channel, string[]>,
-  audience: Audience,
-  assertAwaited: () => void,
-): Promise<PushDocument | undefined> {
-  const { state } = push;
-  if (state !== 'open' && state !== 'scheduled') throw new Error(`a new push can't be ${state}`);
-  push.fan.next = countBatches(tokensByChannel);
-  if (audience.topics.length > 0) {
-    const tokens = joinTokens(audience.recipients.map(({ token }) => token));
-    push.audience = { topics: audience.topics, tokens };
-  }
-  if (push.fan.next === 0) return store.pushes.insert(push);
-  const existing = await store.pushes.insert({ ...push, state: 'accepting' });
-  if (existing !== undefined) return existing;
-  failpoint('accept-batches');
-  try {
-    const sorted = new Map<Channel, string[]>();
-    for (const [channel, tokens] of tokensByChannel) sorted.set(channel, await sortInParts(tokens));
-    const batches = splitIntoBatches(push, sorted, notBefore(push));
-    await commitBatches(store, { ...push, state }, batches, assertAwaited);
-  } catch (error) {
-    // Spares a repeated request the wait for the lease. If MongoDB is unavailable, the scheduler abandons the push.
-    void abandonPush(store, push._id).catch(() => undefined);
-    throw error;
-  }
-  return undefined;
-}
-
-async function commitBatches(
-  store: Pick<Store, 'pushes' | 'batches'>,
-  { _id: push, state }: { _id: string; state: 'open' | 'scheduled' },
-  batches: Iterable<BatchDocument>,
-  assertAwaited: () => void,
-): Promise<void> {
-  const isComplete = await store.batches.insert(batches, createLeaseRenewal(store, push));
-  // A client that has got an error repeats the push.
-  if (isComplete) assertAwaited();
-  if (isComplete && (await store.pushes.commit(push, state))) return;
-  await store.batches.removeAll(push);
-  throw new ApiError('INTERNAL_SERVER_ERROR');
-}
-
-/** Abandons a push. Removes its batches only if the push can no longer be committed. */
-async function abandonPush(store: Pick<Store, 'pushes' | 'batches'>, push: string): Promise<void> {
-  if (await store.pushes.abandon(push)) await store.batches.removeAll(push);
-}
-
-/**
- * Creates the check that runs before each write of a push in `accepting`: it renews the lease when it is due. The
- * check returns false if the push was abandoned, for instance while this process was frozen.
- */
-function createLeaseRenewal({ pushes }: Pick<Store, 'pushes'>, push: string) {
-  let renewedAt = performance.now();
-  let renewal: Promise<boolean> | undefined;
-  async function renew(): Promise<boolean> {
-    renewedAt = performance.now();
-    return pushes.renewAcceptingLease(push);
-  }
-  return async () => {
-    if (performance.now() - renewedAt > RENEW_INTERVAL_MS) renewal = renew();
-    return (await renewal) ?? true;
   };
 }
