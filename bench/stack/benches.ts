@@ -3,6 +3,7 @@ import { startUsageMeter } from '../support/resource-usage.ts';
 import type { Measured } from '../support/results.ts';
 import type { Row } from '../table.ts';
 import { accept, acceptOne } from './accept.ts';
+import { acceptBeside } from './accept-beside.ts';
 import { console } from './console.ts';
 import { edge } from './edge.ts';
 import { fairQueues } from './fair-queues.ts';
@@ -29,6 +30,7 @@ const BENCHES: Record<string, Measure> = {
   'accept-one': acceptOne,
   accept,
   tokens,
+  'accept-beside': acceptBeside,
   schedule,
   'one-device': oneDevice,
   'one-device-busy': oneDeviceBusy,

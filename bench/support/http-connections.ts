@@ -4,6 +4,8 @@ import { connect, type Socket } from 'node:net';
 /** A response and its latency from the first byte written. */
 export interface HttpResponse {
   status: number;
+  /** Seconds of the header `Retry-After`. */
+  retryAfter?: number;
   body: string;
   durationMs: number;
 }
@@ -109,8 +111,14 @@ function sendAndReceive(socket: Socket, request: Buffer): Promise<HttpResponse> 
 function parseResponse(text: string): Omit<HttpResponse, 'durationMs'> | undefined {
   const headerEnd = text.indexOf(HEADER_END);
   if (headerEnd < 0) return undefined;
-  const length = Number(/content-length: (\d+)/i.exec(text.slice(0, headerEnd))?.[1] ?? 0);
+  const head = text.slice(0, headerEnd);
+  const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
   const bodyStart = headerEnd + HEADER_END.length;
   if (text.length < bodyStart + length) return undefined;
-  return { status: Number(text.slice(9, 12)), body: text.slice(bodyStart, bodyStart + length) };
+  const retryAfter = /retry-after: (\d+)/i.exec(head)?.[1];
+  return {
+    status: Number(text.slice(9, 12)),
+    ...(retryAfter !== undefined && { retryAfter: Number(retryAfter) }),
+    body: text.slice(bodyStart, bodyStart + length),
+  };
 }

@@ -4,17 +4,19 @@ import { collapseHash, joinTokens } from '@carillon/core/batch';
 import { type Channel, channelFor, wayOf } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
+import { visitInParts } from '@carillon/core/in-parts';
 import { canonicalizeJson } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
 import { countAccepted } from '@carillon/core/process-counts';
 import { CONTACT_WARNING } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
-import { createEmbeddedBatch, splitIntoBatches } from '@carillon/store/create-batches';
+import { createEmbeddedBatch } from '@carillon/store/create-batches';
 import { isWithinReach, type Recipient } from '@carillon/store/device-ways';
-import type { BatchDocument, PushDocument } from '@carillon/store/documents';
+import type { PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
 import { PushIdInUse } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
+import { acceptInBatches } from './accept-in-batches.ts';
 import { createNoRecipientsError } from './explain-no-recipients.ts';
 import type { PushRequest } from './parse-push.ts';
 import type { AcceptedPush } from './schema.ts';
@@ -54,8 +56,11 @@ export interface PushOrigin extends Pick<PushDocument, 'by'> {
   usesFcm?: boolean;
   /** Push services may refuse the app's signatures: a sender to browsers is warned. */
   lacksWebPushContact?: boolean;
-  /** Is called before anything is stored; throws if no client waits for the result any more. */
-  beforeStore?: () => void;
+  /**
+   * Is called after each query of a large audience, before anything is stored, and before a push of many batches is
+   * committed; throws if no client waits for the result any more.
+   */
+  assertAwaited?: () => void;
 }
 
 /** Thrown for a push that repeats an earlier one after the end of that one; nothing is stored. */
@@ -71,8 +76,6 @@ const RETRY_AFTER_SECONDS = 1;
 const MAX_RESOLVED_SUBSCRIBERS = 1_000;
 /** Maximum recipients for which `info.devices` excludes duplicates; above it the topics' counters are added up. */
 const MAX_EXACT_COUNT = 10_000;
-/** Interval between lease renewals while batches are written; the lease lasts several intervals. */
-const RENEW_INTERVAL_MS = 750;
 /**
  * Delay of a due check after the due time: a check that runs slightly early finds nothing due, and the push then waits
  * for the next periodic check.
@@ -115,14 +118,14 @@ export async function replayIdempotent(
   store: Pick<Store, 'pushes'>,
   app: string,
   idempotency: Idempotency | undefined,
-  tokens: () => readonly string[],
+  tokens: () => Promise<readonly string[]>,
 ): Promise<AcceptedPush | undefined> {
   if (idempotency === undefined) return undefined;
   const existing = await store.pushes.findByIdempotencyKey(app, idempotency.key);
   if (existing === undefined) return undefined;
   // A different body may be invalid, so its tokens are not parsed.
   const isSameBody = existing.idempotency?.bodyHash === idempotency.bodyHash;
-  return repeatResponse(existing, idempotency, isSameBody ? tokens() : []);
+  return repeatResponse(existing, idempotency, isSameBody ? await tokens() : []);
 }
 
 /**
@@ -139,8 +142,9 @@ export async function acceptPush(
   request: PushRequest,
   origin: PushOrigin = {},
 ): Promise<AcceptedPush> {
-  const { idempotency, trace, usesFcm = false, lacksWebPushContact = false, beforeStore } = origin;
-  const audience = await resolveAudience(store, app, request, usesFcm);
+  const { idempotency, trace, usesFcm = false, lacksWebPushContact = false } = origin;
+  const { assertAwaited = () => undefined } = origin;
+  const audience = await resolveAudience(store, app, request, usesFcm, assertAwaited);
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
   await requireAppleCredential(store, app, audience, usesFcm);
   const isWarned = lacksWebPushContact && audience.channels.has('web-push');
@@ -160,8 +164,9 @@ export async function acceptPush(
     };
   }
   const existing = await storeUnderFreeId(store, push, () => {
-    beforeStore?.();
-    return storePush(store, push, audience, (one) => request.channel ?? wayOf(one, usesFcm));
+    assertAwaited();
+    const chooseChannel = (one: Recipient) => request.channel ?? wayOf(one, usesFcm);
+    return storePush(store, push, audience, chooseChannel, assertAwaited);
   });
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
@@ -231,9 +236,13 @@ async function resolveAudience(
   app: string,
   request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
   usesFcm: boolean,
+  assertAwaited: () => void,
 ): Promise<Audience> {
-  const found = await findTokenRecipients(store, app, request.tokens);
-  const tokenRecipients = found.filter((one) => isWithinReach(one, usesFcm));
+  const found = await findTokenRecipients(store, app, request.tokens, assertAwaited);
+  const tokenRecipients: Recipient[] = [];
+  await visitInParts(found, (one) => {
+    if (isWithinReach(one, usesFcm)) tokenRecipients.push(one);
+  });
   if (request.topics.length === 0) return createResolvedAudience(tokenRecipients, usesFcm);
   const counters = await store.topics.findCounters(app, request.topics);
   const getSubscriberCount = (topic: string) => counters.get(topic)?.subscribers ?? 0;
@@ -282,10 +291,11 @@ async function findTokenRecipients(
   { devices }: AudienceStore,
   app: string,
   tokens: readonly string[],
+  assertAwaited: () => void,
 ): Promise<Recipient[]> {
   const [onlyToken] = tokens;
   if (onlyToken === undefined) return [];
-  if (tokens.length > 1) return devices.findRecipients(app, tokens);
+  if (tokens.length > 1) return devices.findRecipients(app, tokens, assertAwaited);
   const device = await devices.findRecipient(app, onlyToken);
   return device === undefined ? [] : [device];
 }
@@ -330,14 +340,15 @@ async function storeUnderFreeId<T>(
  * Stores a push with its recipients: in one document if they fit one batch, else in several. Returns the earlier push with
  * the same idempotency key, if there is one; then nothing is stored.
  */
-function storePush(
+async function storePush(
   store: AcceptPushStore,
   push: PushDocument,
   audience: Audience,
   chooseChannel: (recipient: Recipient) => Channel,
+  assertAwaited: () => void,
 ): Promise<PushDocument | undefined> {
   failpoint('accept');
-  const tokensByChannel = groupByChannel(audience.recipients, chooseChannel);
+  const tokensByChannel = await groupByChannel(audience.recipients, chooseChannel);
   const [onlyGroup] = tokensByChannel;
   const fitsOneBatch =
     tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
@@ -346,7 +357,11 @@ function storePush(
     return store.pushes.insert(push);
   }
   push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
-  return acceptInBatches(store, push, tokensByChannel, audience);
+  if (audience.topics.length > 0) {
+    const tokens = joinTokens(audience.recipients.map(({ token }) => token));
+    push.audience = { topics: audience.topics, tokens };
+  }
+  return acceptInBatches(store, push, tokensByChannel, notBefore(push), assertAwaited);
 }
 
 /** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
@@ -368,18 +383,18 @@ async function scheduleDueCheck(
   if (delayMs < MAX_DUE_JOB_DELAY_MS) await producers.scheduleDueCheck(dueAtMs / 1_000, delayMs);
 }
 
-function groupByChannel(
+async function groupByChannel(
   recipients: readonly Recipient[],
   chooseChannel: (recipient: Recipient) => Channel,
-): Map<Channel, string[]> {
+): Promise<Map<Channel, string[]>> {
   const groups = new Map<Channel, string[]>();
-  for (const recipient of recipients) {
+  await visitInParts(recipients, (recipient) => {
     const { token } = recipient;
     const channel = chooseChannel(recipient);
     const group = groups.get(channel);
     if (group === undefined) groups.set(channel, [token]);
     else group.push(token);
-  }
+  });
   return groups;
 }
 
@@ -432,70 +447,5 @@ function computeEnds(
   return {
     expiresAt,
     sendUntil: isSendNow ? new Date(startMs + LIMITS.sendNowSeconds * 1_000) : expiresAt,
-  };
-}
-
-/**
- * Stores the recipients first and then changes the push's state conditionally: that change is the commit. A process
- * that dies before it leaves a push in `accepting`, for which no client got a 200. A repeated request abandons that
- * push once its lease has run out, the scheduler after a minute.
- */
-async function acceptInBatches(
-  store: AcceptPushStore,
-  push: PushDocument,
-  tokensByChannel: ReadonlyMap<Channel, string[]>,
-  audience: Audience,
-): Promise<PushDocument | undefined> {
-  const { state } = push;
-  if (state !== 'open' && state !== 'scheduled') throw new Error(`a new push can't be ${state}`);
-  const batches = splitIntoBatches(push, tokensByChannel, notBefore(push));
-  push.fan.next = batches.length;
-  if (audience.topics.length > 0) {
-    const tokens = joinTokens(audience.recipients.map(({ token }) => token));
-    push.audience = { topics: audience.topics, tokens };
-  }
-  if (batches.length === 0) return store.pushes.insert(push);
-  const existing = await store.pushes.insert({ ...push, state: 'accepting' });
-  if (existing !== undefined) return existing;
-  failpoint('accept-batches');
-  await commitBatches(store, push._id, batches, state).catch((error: unknown) => {
-    // Spares a repeated request the wait for the lease. If MongoDB is unavailable, the scheduler abandons the push.
-    void abandonPush(store, push._id).catch(() => undefined);
-    throw error;
-  });
-  return undefined;
-}
-
-async function commitBatches(
-  store: Pick<Store, 'pushes' | 'batches'>,
-  push: string,
-  batches: readonly BatchDocument[],
-  state: 'open' | 'scheduled',
-): Promise<void> {
-  const isComplete = await store.batches.insert(batches, createLeaseRenewal(store, push));
-  if (isComplete && (await store.pushes.commit(push, state))) return;
-  await store.batches.removeAll(push);
-  throw new ApiError('INTERNAL_SERVER_ERROR');
-}
-
-/** Abandons a push. Removes its batches only if the push can no longer be committed. */
-async function abandonPush(store: Pick<Store, 'pushes' | 'batches'>, push: string): Promise<void> {
-  if (await store.pushes.abandon(push)) await store.batches.removeAll(push);
-}
-
-/**
- * Creates the check that runs before each write of a push in `accepting`: it renews the lease when it is due. The
- * check returns false if the push was abandoned, for instance while this process was frozen.
- */
-function createLeaseRenewal({ pushes }: Pick<Store, 'pushes'>, push: string) {
-  let renewedAt = performance.now();
-  let renewal: Promise<boolean> | undefined;
-  async function renew(): Promise<boolean> {
-    renewedAt = performance.now();
-    return pushes.renewAcceptingLease(push);
-  }
-  return async () => {
-    if (performance.now() - renewedAt > RENEW_INTERVAL_MS) renewal = renew();
-    return (await renewal) ?? true;
   };
 }

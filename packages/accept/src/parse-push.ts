@@ -1,5 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
 import type { Channel } from '@carillon/core/channels';
+import { visitInParts } from '@carillon/core/in-parts';
 import {
   compactJson,
   type JsonBody,
@@ -80,8 +81,12 @@ export type PushSettings = Pick<AppDocument, 'payloadLimit' | 'dataString'>;
  * @param nowMs MongoDB's time
  * @throws ApiError INVALID_PARAM, PAYLOAD_LIMIT_EXCEEDED
  */
-export function parsePush(body: JsonBody, app: PushSettings, nowMs: number): PushRequest {
-  const request = readRequest(body, app, nowMs);
+export async function parsePush(
+  body: JsonBody,
+  app: PushSettings,
+  nowMs: number,
+): Promise<PushRequest> {
+  const request = await readRequest(body, app, nowMs);
   if (request instanceof ApiError) throw request;
   return request;
 }
@@ -90,7 +95,11 @@ export function parsePush(body: JsonBody, app: PushSettings, nowMs: number): Pus
  * Parses the body as {@link parsePush} does, but returns most errors: V8 compiles only functions that return, so one that
  * throws for most of the requests of a faulty client stays slow.
  */
-function readRequest(body: JsonBody, app: PushSettings, nowMs: number): PushRequest | ApiError {
+async function readRequest(
+  body: JsonBody,
+  app: PushSettings,
+  nowMs: number,
+): Promise<PushRequest | ApiError> {
   const missing = findMissing(body.value);
   if (missing !== undefined) return missing;
   const payload = readPayloadText(body, app.dataString === true);
@@ -108,7 +117,7 @@ function readRequest(body: JsonBody, app: PushSettings, nowMs: number): PushRequ
   const dueAtMs = parseSchedule(fields.schedule, nowMs);
   if (dueAtMs instanceof ApiError) return dueAtMs;
   return {
-    ...parseAudience(fields),
+    ...(await parseAudience(fields)),
     data: payload,
     timeToLiveSeconds: fields.time_to_live ?? LIMITS.timeToLiveDefault,
     ...(dueAtMs !== undefined && { dueAtMs }),
@@ -183,8 +192,8 @@ function dataNotObject(): ApiError {
 }
 
 /** Returns the tokens of a request that was accepted before, as {@link parsePush} returned them. */
-export function parseTokens({ value }: JsonBody): string[] {
-  return parseAudience(validate(pushBody, pickFields(value, {}))).tokens;
+export async function parseTokens({ value }: JsonBody): Promise<string[]> {
+  return (await parseAudience(validate(pushBody, pickFields(value, {})))).tokens;
 }
 
 /** Returns the payload's JSON text; undefined if the payload is not an object. */
@@ -200,20 +209,20 @@ function readPayloadText({ text, value }: JsonBody, allowsString: boolean): stri
 }
 
 /** Merges tokens and topics of `to`, `tokens` and `registration_ids`, without duplicates, which count for the limit. */
-function parseAudience(body: PushBody): { tokens: string[]; topics: string[] } {
+async function parseAudience(body: PushBody): Promise<{ tokens: string[]; topics: string[] }> {
   const to = typeof body.to === 'string' ? [body.to] : (body.to ?? []);
   const tokens = new Set<string>();
   const topics = new Set<string>();
   let tokenCount = 0;
   for (const recipients of [to, body.tokens ?? [], body.registration_ids ?? []]) {
-    for (const item of recipients) {
+    await visitInParts(recipients, (item) => {
       if (item.startsWith(TOPIC_PREFIX)) {
         topics.add(parseTopicName(item));
       } else {
         tokens.add(item);
         tokenCount += 1;
       }
-    }
+    });
   }
   if (tokenCount > LIMITS.tokensPerPush) {
     throw invalidParameter('to', `must have at most ${LIMITS.tokensPerPush} tokens`);

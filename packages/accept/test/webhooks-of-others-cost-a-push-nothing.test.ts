@@ -68,7 +68,7 @@ async function createWebhook(app: string): Promise<string> {
 
 async function accept(to: readonly string[]): Promise<string> {
   const value = { to, data: { message: 'Hello World!' } };
-  const request = parsePush({ value, text: JSON.stringify(value) }, {}, store.clock.now());
+  const request = await parsePush({ value, text: JSON.stringify(value) }, {}, store.clock.now());
   const { id } = await acceptPush(store, producers, APP, request);
   // The process's estimate of MongoDB's time may be ahead: nothing is claimed before the push is due.
   const isDue = { $expr: { $lte: ['$acceptedAt', '$$NOW'] } };

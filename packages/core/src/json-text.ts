@@ -36,10 +36,22 @@ function findStringEnd(text: string, start: number): number {
   }
 }
 
+/** Checks that a text has at most `most` opening brackets, also within strings. */
+function hasFewBrackets(text: string, most: number): boolean {
+  let count = 0;
+  for (const bracket of '{[') {
+    for (let at = text.indexOf(bracket); at >= 0; at = text.indexOf(bracket, at + 1)) {
+      count += 1;
+      if (count > most) return false;
+    }
+  }
+  return true;
+}
+
 /** Checks whether the values of a JSON text are nested deeper than `maxDepth`. */
 function isDeeperThan(text: string, maxDepth: number): boolean {
-  // Each level takes a character, so a short text needs no look at them.
-  if (text.length <= maxDepth) return false;
+  // Each level takes a bracket. Long lists have few of them: it takes a tenth of the time to count them.
+  if (hasFewBrackets(text, maxDepth)) return false;
   let depth = 0;
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i);

@@ -5,42 +5,35 @@ import type { ClaimedBatch } from './batch-table.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { BatchDocument } from './documents.ts';
 
+/** Batches of an insert: some hundred kilobytes, for which the writes of others wait in MongoDB. */
 const BATCHES_PER_INSERT = 20;
-const INSERTS_IN_FLIGHT = 4;
+
+function* splitIntoPages(documents: Iterable<BatchDocument>): Generator<BatchDocument[]> {
+  let page: BatchDocument[] = [];
+  for (const document of documents) {
+    page.push(document);
+    if (page.length < BATCHES_PER_INSERT) continue;
+    yield page;
+    page = [];
+  }
+  if (page.length > 0) yield page;
+}
 
 /** Batches that have a document of their own, because their push has more than one. */
 export function createBatches(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
 
   return {
-    /**
-     * Inserts batches durably, several inserts at a time. Stops and returns false when `shouldContinue` returns false.
-     * Also after an error, no insert is in flight when it returns.
-     */
+    /** Inserts batches durably, some at a time. Stops and returns false when `shouldContinue` returns false. */
     async insert(
-      documents: readonly BatchDocument[],
+      documents: Iterable<BatchDocument>,
       shouldContinue: () => Promise<boolean>,
     ): Promise<boolean> {
-      // Not p-map: it returns at the first error while other inserts are in flight.
-      let next = 0;
-      let isStopped = false;
-      async function insertNext(): Promise<void> {
-        while (!isStopped && next < documents.length) {
-          const page = documents.slice(next, next + BATCHES_PER_INSERT);
-          next += page.length;
-          if (await shouldContinue()) await batches.insertMany(page, { ordered: false });
-          else isStopped = true;
-        }
+      for (const page of splitIntoPages(documents)) {
+        if (!(await shouldContinue())) return false;
+        await batches.insertMany(page, { ordered: false });
       }
-      const abort = (error: unknown): never => {
-        isStopped = true;
-        throw error;
-      };
-      const inserts = Array.from({ length: INSERTS_IN_FLIGHT }, () => insertNext().catch(abort));
-      for (const result of await Promise.allSettled(inserts)) {
-        if (result.status === 'rejected') throw result.reason;
-      }
-      return !isStopped;
+      return true;
     },
 
     /** Removes the batches of a push that was never accepted. */

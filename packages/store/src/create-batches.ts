@@ -67,25 +67,30 @@ export function createBatchDocument(
   };
 }
 
+/** Counts the batches of {@link splitIntoBatches}. */
+export function countBatches(byChannel: ReadonlyMap<Channel, readonly string[]>): number {
+  let count = 0;
+  for (const { length } of byChannel.values()) count += Math.ceil(length / LIMITS.batchRecipients);
+  return count;
+}
+
 /**
- * Splits recipients into waiting batches, each of one channel, numbered from 0.
+ * Splits recipients into waiting batches, each of one channel, numbered from 0. A batch is made when it is asked for.
  *
+ * @param byChannel the tokens of each channel, sorted, so that each is in the range of one batch only
  * @param notBefore earliest time at which the push may be sent; a release replaces it by its own time
  */
-export function splitIntoBatches(
+export function* splitIntoBatches(
   push: Pick<PushDocument, '_id' | 'app' | 'notify'>,
   byChannel: ReadonlyMap<Channel, readonly string[]>,
   notBefore: Date,
-): BatchDocument[] {
-  const batches: BatchDocument[] = [];
-  for (const [channel, recipients] of byChannel) {
-    // Sorted before the split, so that each recipient is in the range of one batch only.
-    const tokens = [...recipients].sort();
+): Generator<BatchDocument> {
+  let sequence = 0;
+  for (const [channel, tokens] of byChannel) {
     for (let from = 0; from < tokens.length; from += LIMITS.batchRecipients) {
       const batchTokens = tokens.slice(from, from + LIMITS.batchRecipients);
-      const sequence = batches.length;
-      batches.push(createBatchDocument(push, channel, batchTokens, sequence, 'waiting', notBefore));
+      yield createBatchDocument(push, channel, batchTokens, sequence, 'waiting', notBefore);
+      sequence += 1;
     }
   }
-  return batches;
 }

@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
+import { sortInParts } from '@carillon/core/in-parts';
 import { LIMITS } from '@carillon/core/limits';
 import type { Collection, Db } from 'mongodb';
-import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import { isUnexpired } from './device-deletion.ts';
 import { createRegistration, type DeviceTables } from './device-registration.ts';
@@ -57,7 +57,7 @@ type FoundDevice = Pick<
 
 /** Devices of an app that are read at most to find one of a kind. */
 const MAX_READ_FOR_ONE = 1_000;
-/** Maximum queries in flight. More would hold more of a large audience in memory at once. */
+/** Maximum queries in flight. */
 const QUERIES_IN_FLIGHT = 4;
 
 /** Beginning of the endpoints of Apple's push service. */
@@ -170,15 +170,17 @@ function createRecipientLookups(devices: Devices, clock: Clock) {
   async function findRecipientsByToken(
     app: string,
     tokens: readonly string[],
+    afterPage: () => void = () => undefined,
   ): Promise<Recipient[]> {
     // Of tokens that are neighbours in the index MongoDB reads one key each; of others it reads two.
-    const sorted = [...tokens].sort();
-    const size = LIMITS.batchRecipients;
-    const starts = Array.from({ length: Math.ceil(sorted.length / size) }, (_, n) => n * size);
-    const pages = await pMap(starts, (start) => findPage(app, sorted.slice(start, start + size)), {
-      concurrency: QUERIES_IN_FLIGHT,
-    });
-    return pages.flat();
+    const sorted = await sortInParts(tokens);
+    const found: Recipient[][] = [];
+    // One at a time: several would occupy the processors of MongoDB, for which the queries of others wait.
+    for (let from = 0; from < sorted.length; from += LIMITS.batchRecipients) {
+      found.push(await findPage(app, sorted.slice(from, from + LIMITS.batchRecipients)));
+      afterPage();
+    }
+    return found.flat();
   }
 
   const findForConnect = createBatcher<string, ConnectingDevice | undefined>(
@@ -209,7 +211,11 @@ function createRecipientLookups(devices: Devices, clock: Clock) {
         ? undefined
         : toRecipient(device);
     },
-    /** Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out. */
+    /**
+     * Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out.
+     *
+     * @param afterPage is called after each query; what it throws ends the search
+     */
     findRecipients: findRecipientsByToken,
     /** Finds the fields that a connect needs; undefined when the device doesn't exist or has ended. */
     findForConnect,

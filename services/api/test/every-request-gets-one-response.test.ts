@@ -56,7 +56,14 @@ async function start(settings: ServerSettings = {}): Promise<void> {
         )
         .get('/device', routing.publicGet(slow))
         .post('/unread', routing.publicGet(slow))
-        .post('/backend', routing.withApiKey({ maxBodyBytes: 1_000, extraMs }, slow)),
+        .post('/backend', routing.withApiKey({ maxBodyBytes: 1_000, extraMs }, slow))
+        .post(
+          '/progress',
+          routing.withApiKey({}, async ({ noteProgress }) => {
+            noteProgress();
+            return slow();
+          }),
+        ),
     { clock, metrics, onUnexpectedError: (error) => void unexpectedErrors.push(error) },
     { clock, ...settings },
   );
@@ -100,18 +107,24 @@ describe('a slow request', () => {
   test.each(['succeeds', 'fails'])(
     'gets one response, an error, if its handler %s after the deadline',
     async (ending) => {
-      const responses = Promise.all([send(), request('GET', '/device')]);
-      await untilBegun(2);
+      const responses = Promise.all([
+        send(),
+        request('GET', '/device'),
+        request('POST', '/progress'),
+      ]);
+      await untilBegun(3);
       clock.pass(TIMEOUT_MS - 100);
       expect(unexpectedErrors).toEqual([]);
       clock.pass(LATEST_MS - TIMEOUT_MS);
-      const [backend, device] = await responses;
+      const [backend, device, progress] = await responses;
       expect([backend.status, device.status, device.retryAfter]).toEqual([500, 503, '5']);
+      // MongoDB has answered a part of it, so the cause is load.
+      expect([progress.status, progress.retryAfter]).toEqual([503, '5']);
       const areDeadlines = unexpectedErrors.map((error) => error instanceof DeadlineExceededError);
       expect(areDeadlines).toEqual([true, true]);
       if (ending === 'succeeds') result.resolve();
       else result.reject(new Error('too late'));
-      await until(() => ended === 2);
+      await until(() => ended === 3);
       result = Promise.withResolvers();
       result.resolve();
       expect((await send()).status).toBe(200);

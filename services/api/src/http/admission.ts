@@ -18,6 +18,10 @@ const MIN_LIMIT = 32;
 const MAX_LIMIT = 4_096;
 /** Increase of the limit for each request that was not slow. */
 const LIMIT_STEP = 0.1;
+/** Maximum wait of a request: with the second after which a request is slow, it stays within the response timeout. */
+const MAX_WAIT_MS = 1_500;
+/** Maximum waiting requests of an account. */
+const MAX_WAITING_PER_ACCOUNT = 256;
 /** Requests in progress that an account may always have. */
 const MIN_SHARE = 4;
 /** Maximum length of the body of a request that waits: larger ones would hold much memory. */
@@ -52,7 +56,7 @@ export function createAdmission(
     lowerLimit();
     onSlowRequest();
   }, clock);
-  const waiting = createWaitingRequests(clock);
+  const waiting = createWaitingRequests<{ account: string }>(clock);
   const countByAccount = new Map<string, number>();
   let inProgress = 0;
   let slow = 0;
@@ -78,12 +82,22 @@ export function createAdmission(
   }
 
   /** Counts a request as in progress. Returns false, and counts nothing, if it is over the limit. */
-  function take(account: string): boolean {
+  function take({ account }: { account: string }): boolean {
     const count = countByAccount.get(account) ?? 0;
     if (isOverLimit(count)) return false;
     countByAccount.set(account, count + 1);
     inProgress += 1;
     return true;
+  }
+
+  /**
+   * Waits for a turn. If too many of the account wait, the oldest gets none: the newest has the most time left, so after
+   * an outage it gets its turn.
+   */
+  function waitForTurn(account: string): Promise<boolean> {
+    const [oldest, ...newer] = waiting.listOf(account);
+    if (oldest !== undefined && newer.length + 1 >= MAX_WAITING_PER_ACCOUNT) waiting.refuse(oldest);
+    return waiting.wait({ account }, MAX_WAIT_MS);
   }
 
   function release(account: string): void {
@@ -106,7 +120,7 @@ export function createAdmission(
     work: () => Promise<T>,
   ): Promise<T> {
     const canWait = bodyChars <= MAX_WAITING_BODY_CHARS;
-    if (!take(account) && !(canWait && (await waiting.wait(account)))) {
+    if (!take({ account }) && !(canWait && (await waitForTurn(account)))) {
       throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
     }
     const request = { isSlow: false };

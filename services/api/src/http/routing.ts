@@ -36,6 +36,8 @@ export interface RequestContext {
   startedAt: number;
   /** @throws DeadlineExceededError once the response is sent: the rest of the work would have no client */
   assertAwaited(): void;
+  /** Reports that MongoDB responds: if the time limit passes nevertheless, the response is 503 and not 500. */
+  noteProgress(): void;
   header(name: string): string | undefined;
   /** Returns a query parameter. @throws ApiError INVALID_PARAM if it is given more than once */
   query(name: string): string | undefined;
@@ -49,6 +51,13 @@ type Handler = (
   /** Checks the caller's key again. @throws ApiError as the first check */
   recheck: () => Promise<unknown>,
 ) => Promise<ResponseBody>;
+interface ApiKeyRoute {
+  maxBodyBytes?: number;
+  /** Returns how much longer than others a request may take. */
+  extraMs?: (body: JsonBody) => number;
+  /** Checks whether a request is long work, for which the handler has turns: its duration does not show an overload. */
+  isLarge?: (body: JsonBody) => boolean;
+}
 type DeviceHandler = (context: RequestContext) => Promise<ResponseBody>;
 
 /** Wraps handlers into Express's form: authentication, body, one response, one log line. */
@@ -72,6 +81,8 @@ interface OpenRequest {
   push?: string;
   headers: ResponseHeaders;
   deadline?: Deadline;
+  /** MongoDB has answered a part of the work, so the cause of a late response is load. */
+  hasProgress?: boolean;
   /** Converts what the handler threw to the error of the response. */
   toError: (thrown: unknown) => ApiError;
 }
@@ -84,7 +95,7 @@ const MAX_DEVICE_BODY_BYTES = 16 * 1024;
  * Maximum time to respond, without the time to receive the body; with the network and a late tick under 3 s (guarantee
  * G15).
  */
-const RESPONSE_TIMEOUT_MS = 2_700;
+export const RESPONSE_TIMEOUT_MS = 2_700;
 
 /** Settings of the routing. `authenticate` and `countRequest` have a second implementation in the tests of the edge. */
 interface RoutingOptions {
@@ -119,15 +130,9 @@ export function createRouting(options: RoutingOptions) {
     runHandler((open) => handleDeviceRequest(open, handler, maxBodyBytes), toDeviceError);
 
   return {
-    /**
-     * Wraps a handler for the owner of an API key.
-     *
-     * @param route.extraMs returns how much longer than others such a request may take
-     */
-    withApiKey: (
-      route: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
-      handler: Handler,
-    ): RequestHandler => runHandler((open) => handleWithApiKey(open, route, handler)),
+    /** Wraps a handler for the owner of an API key. */
+    withApiKey: (route: ApiKeyRoute, handler: Handler): RequestHandler =>
+      runHandler((open) => handleWithApiKey(open, route, handler)),
     /**
      * Wraps a handler for devices, which authenticate in the body. An unexpected error gives 503: a device that is
      * rejected registers again. Pages of any origin may call it, because no API key and no cookie is involved.
@@ -184,7 +189,7 @@ function createRequestHandlers(
 
   async function handleWithApiKey(
     open: OpenRequest,
-    { maxBodyBytes, extraMs }: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
+    { maxBodyBytes, extraMs, isLarge }: ApiKeyRoute,
     handler: Handler,
   ): Promise<ResponseBody> {
     // Even for a known caller this waits until the parser has read a body that came with the head.
@@ -201,9 +206,8 @@ function createRequestHandlers(
     }
     const body = await readRequestBody(open, maxBodyBytes, extraMs);
     const recheck = async () => options.authenticate(open.request);
-    return await admit(caller.account._id, body.text.length, () =>
-      handler(new OpenRequestContext(open, body), caller, recheck),
-    );
+    const handle = () => handler(new OpenRequestContext(open, body), caller, recheck);
+    return isLarge?.(body) ? handle() : await admit(caller.account._id, body.text.length, handle);
   }
 
   async function handleDeviceRequest(
@@ -232,7 +236,13 @@ function createRunner({
 }: Pick<RoutingOptions, 'log' | 'metrics' | 'onUnexpectedError' | 'onResponse' | 'clock'>) {
   const recordRequest = createRequestRecorder(log, metrics);
   const startDeadline = createDeadlines<OpenRequest>(
-    (open) => fail(open, new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`)),
+    (open) =>
+      fail(
+        open,
+        open.hasProgress
+          ? new ApiError('SERVICE_UNAVAILABLE')
+          : new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`),
+      ),
     clock,
   );
 
@@ -321,6 +331,9 @@ class OpenRequestContext implements RequestContext {
     void Object.assign(this.#open, fields);
   readonly assertAwaited = (): void => {
     if (this.#open.hasResponded) throw new DeadlineExceededError('the client has its response');
+  };
+  readonly noteProgress = (): void => {
+    this.#open.hasProgress = true;
   };
   readonly query = (name: string): string | undefined => {
     const value = this.#open.request.query[name];

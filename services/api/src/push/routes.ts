@@ -1,4 +1,9 @@
-import { acceptPush, parseIdempotencyKey, replayIdempotent } from '@carillon/accept/accept-push';
+import {
+  acceptPush,
+  type PushOrigin,
+  parseIdempotencyKey,
+  replayIdempotent,
+} from '@carillon/accept/accept-push';
 import { deletePush } from '@carillon/accept/delete-push';
 import {
   findWarnings,
@@ -11,6 +16,7 @@ import type { AcceptedPush } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
 import { createGather } from '@carillon/core/gather';
 import type { JsonBody } from '@carillon/core/json-text';
+import { LIMITS } from '@carillon/core/limits';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import { chooseContact } from '@carillon/core/web-push-contact';
 import type { Producers } from '@carillon/queue/producers';
@@ -18,9 +24,10 @@ import type { Reports } from '@carillon/reports/reports';
 import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
 import type { Caller } from '../http/authenticate.ts';
-import type { RequestContext, Routing } from '../http/routing.ts';
+import { RESPONSE_TIMEOUT_MS, type RequestContext, type Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { getPushStatus } from './get-push-status.ts';
+import { createLargePushes, TOKENS_PER_SECOND } from './large-pushes.ts';
 
 /** Maximum body of a push: 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
@@ -31,17 +38,22 @@ const PUSH_BODY_BYTES = 8 * 1024 * 1024;
  */
 const GATHER_MS = 15;
 
-/** Tokens that a busy machine resolves and stores in a second. */
-const TOKENS_PER_SECOND = 20_000;
-
-/** Returns the milliseconds that a request may take longer because of its number of tokens. */
-function extraMsForTokens({ value }: JsonBody): number {
+/** Counts the items of a request's lists of tokens, at most as many as a push may have. */
+function countTokens({ value }: JsonBody): number {
   const lists = [value.to, value.tokens, value.registration_ids];
   const tokens = lists.reduce<number>(
     (total, list) => total + (Array.isArray(list) ? list.length : 0),
     0,
   );
-  return Math.floor(tokens / TOKENS_PER_SECOND) * 1_000;
+  return Math.min(tokens, LIMITS.tokensPerPush);
+}
+
+/** Checks whether a push has more tokens than a batch. */
+const isLarge = (body: JsonBody): boolean => countTokens(body) > LIMITS.batchRecipients;
+
+/** Returns the milliseconds that a request may take longer because of its number of tokens. */
+function extraMsForTokens(body: JsonBody): number {
+  return Math.floor(countTokens(body) / TOKENS_PER_SECOND) * 1_000;
 }
 
 interface PushRouteOptions {
@@ -61,29 +73,51 @@ export function pushRoutes(
   { retentionMs, tracer, webPushContact }: PushRouteOptions,
 ): RouteRegistrar {
   const gather = createGather(GATHER_MS);
+  const inTurn = createLargePushes();
+
   async function accept(
-    { body, header, assertAwaited }: RequestContext,
-    { app, apiKey, webPushContact: ownContact, hasFcm }: Caller,
+    context: RequestContext,
+    caller: Caller,
     trace: string | undefined,
   ): Promise<AcceptedPush> {
+    const { body, header } = context;
+    const { app, account } = caller;
     const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
     const repeated =
       idempotency && (await replayIdempotent(store, app._id, idempotency, () => parseTokens(body)));
     if (repeated !== undefined) return repeated;
+    const acceptNow = () => acceptNew(context, caller, { idempotency, trace });
+    if (!isLarge(body)) return acceptNow();
+    const large = { account: account._id, tokens: countTokens(body), chars: body.text.length };
+    // The other half of its time remains for the work.
+    const maxWaitMs = (RESPONSE_TIMEOUT_MS + extraMsForTokens(body)) / 2;
+    return inTurn(large, maxWaitMs, acceptNow);
+  }
+
+  async function acceptNew(
+    { body, assertAwaited, noteProgress }: RequestContext,
+    { app, apiKey, webPushContact: ownContact, hasFcm }: Caller,
+    origin: Pick<PushOrigin, 'idempotency' | 'trace'>,
+  ): Promise<AcceptedPush> {
     assertAwaited();
-    const request = parsePush(body, app, store.clock.now());
+    const request = await parsePush(body, app, store.clock.now());
     const lacksWebPushContact =
       ownContact !== undefined && chooseContact(ownContact, webPushContact) === undefined;
-    const usesFcm = hasFcm && usesFcmForAndroid(app);
-    const origin = {
-      ...{ idempotency, trace, usesFcm, lacksWebPushContact, beforeStore: assertAwaited },
-      by: { key: apiKey.slice(-4) },
-    };
-    const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
+    const acceptNow = () =>
+      acceptPush(store, producers, app._id, request, {
+        ...origin,
+        by: { key: apiKey.slice(-4) },
+        usesFcm: hasFcm && usesFcmForAndroid(app),
+        lacksWebPushContact,
+        assertAwaited() {
+          assertAwaited();
+          if (isLarge(body)) noteProgress();
+        },
+      });
     return isForOneDevice(request) ? gather(acceptNow) : acceptNow();
   }
   const sendPush = routing.withApiKey(
-    { maxBodyBytes: PUSH_BODY_BYTES, extraMs: extraMsForTokens },
+    { maxBodyBytes: PUSH_BODY_BYTES, extraMs: extraMsForTokens, isLarge },
     async (context, caller) => {
       const span = tracer && startSpan(tracer, context);
       const accepting = accept(context, caller, span?.traceparent);

@@ -168,5 +168,6 @@ async function send(
 ): ReturnType<Accept> {
   const settings = await store.apps.find(app);
   if (settings === undefined) throw notFound();
-  return accept(app, parsePush(body, settings, store.clock.now()), { by: { operator } });
+  const request = await parsePush(body, settings, store.clock.now());
+  return accept(app, request, { by: { operator } });
 }
