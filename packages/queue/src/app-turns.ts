@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { withTimeout } from '@carillon/core/with-timeout';
 import type { Redis } from '@carillon/presence/redis';
 import { PRIORITY_LIMIT } from 'bullmq';
@@ -17,8 +18,6 @@ const LOOK_TIMEOUT_MS = 600;
 const MAX_APPS = 10_000;
 /** Lifetime of the counts in Redis after the last job was added to a backlog. */
 const COUNTS_TTL_SECONDS = 3_600;
-/** Turn from which on counting begins again: BullMQ has no larger priorities than about twice this one. */
-const LAST_TURN = Math.floor(PRIORITY_LIMIT / 2);
 /** Factor of the priority in BullMQ's score of a prioritized job; the low 32 bits keep the order. */
 const SCORE_FACTOR = 0x100000000;
 
@@ -50,7 +49,7 @@ export interface Turn {
  *
  * Each process counts the apps' recipients and adds its counts to those of the others in Redis. The counts mean something only
  * in relation to the jobs that wait: if they are lost, an app begins again at the head of the queue, and when no job with
- * a priority waits any more, all are forgotten.
+ * a priority waits any more, all are forgotten, by the other processes too.
  *
  * @param whenReady resolves when the connection is ready
  * @returns a function that returns the priority of a job to be added; 0: it comes before all that have one
@@ -65,6 +64,8 @@ export function createAppTurns(
   let hasBacklog = false;
   /** Turn of the next job of the queue. */
   let head = 0;
+  /** The backlog that the counts belong to; undefined without one that is in Redis. */
+  let backlog: string | undefined;
 
   async function look(): Promise<void> {
     const added = new Map<string, number>();
@@ -73,14 +74,17 @@ export function createAppTurns(
       Object.assign(one, { added: 0, again: 0, jobs: 0 });
     }
     await withTimeout(whenReady(), LOOK_TIMEOUT_MS, 'Redis');
-    const found = await counts.add(added);
+    const found = await counts.look();
     hasBacklog = found.next !== undefined || found.waiting > FREE_JOBS;
     head = found.next ?? 0;
-    if (found.next === undefined || head >= LAST_TURN) {
-      head = 0;
-      apps.clear();
-      if (added.size > 0) await counts.forget();
-    } else await follow(found.ends);
+    const isOver = found.next === undefined;
+    if (isOver || found.backlog !== backlog) apps.clear();
+    if (isOver && found.backlog !== undefined) await counts.forget();
+    backlog = isOver ? undefined : found.backlog;
+    if (isOver || added.size === 0) return;
+    const shared = await counts.add(added);
+    backlog = shared.backlog;
+    await follow(shared.ends);
   }
 
   /** Takes over the counts of all processes; an app whose jobs were all taken goes on at the head. */
@@ -99,7 +103,7 @@ export function createAppTurns(
     const known = apps.get(app);
     if (known !== undefined) return known;
     const one: AppJobs = { end: 0, added: 0, again: 0, jobs: 0 };
-    if (hasBacklog)
+    if (backlog !== undefined)
       one.end = counts.read(app).then((end) => {
         one.end = end;
       });
@@ -133,7 +137,7 @@ function limitLooks(look: () => Promise<void>): () => Promise<void> {
     if (looking === undefined && performance.now() - lookedAt >= LOOK_EVERY_MS) {
       lookedAt = performance.now();
       looking = look()
-        // Without Redis the jobs are lost as well, and their turns with them.
+        // What was known before holds until the next look.
         .catch(() => undefined)
         .finally(() => {
           looking = undefined;
@@ -149,31 +153,44 @@ interface QueueLook {
   waiting: number;
   /** Turn of the next job that has one. */
   next: number | undefined;
-  /** Counts of all processes, of the apps to which something was added. */
-  ends: ReadonlyMap<string, number>;
+  /** The backlog that the counts in Redis belong to; undefined without counts. */
+  backlog: string | undefined;
 }
 
-/** Keeps the counts of all processes in Redis. */
+/** Field of the backlog's id among the counts; no app has this id. */
+const BACKLOG = 'backlog';
+
+/** Keeps the counts of all processes in Redis. Functions throw if Redis fails. */
 function createSharedCounts(redis: Redis, queue: QueueName) {
   const key = turnsKey(redis, queue);
   return {
-    /** Adds to the counts, and looks at the queue. Throws if Redis fails. */
-    async add(added: ReadonlyMap<string, number>): Promise<QueueLook> {
+    async look(): Promise<QueueLook> {
       const pipeline = redis.pipeline();
       pipeline.llen(queueKey(redis, queue, 'wait'));
       pipeline.zrange(queueKey(redis, queue, 'prioritized'), '0', '0', 'WITHSCORES');
-      for (const [app, recipients] of added) pipeline.hincrby(key, app, recipients);
-      if (added.size > 0) pipeline.expire(key, COUNTS_TTL_SECONDS);
-      const results = (await withTimeout(pipeline.exec(), LOOK_TIMEOUT_MS, 'Redis')) ?? [];
-      const [waiting, first, ...ends] = results.map(([, result]) => result);
+      pipeline.hget(key, BACKLOG);
+      const [waiting, first, backlog] = await execute(pipeline);
       const score = Array.isArray(first) ? first[1] : undefined;
       return {
         waiting: Number(waiting),
         next: score === undefined ? undefined : Math.floor(Number(score) / SCORE_FACTOR) - 1,
-        ends: new Map([...added.keys()].map((app, index) => [app, Number(ends[index])])),
+        backlog: typeof backlog === 'string' ? backlog : undefined,
       };
     },
-    /** Returns the count of an app; 0 if it is unknown. */
+    /** Adds to the counts; the first process names the backlog. Returns the counts of all processes. */
+    async add(
+      added: ReadonlyMap<string, number>,
+    ): Promise<{ backlog: string; ends: ReadonlyMap<string, number> }> {
+      const pipeline = redis.pipeline();
+      pipeline.hsetnx(key, BACKLOG, randomUUID());
+      pipeline.hget(key, BACKLOG);
+      pipeline.expire(key, COUNTS_TTL_SECONDS);
+      for (const [app, recipients] of added) pipeline.hincrby(key, app, recipients);
+      const [, backlog, , ...ends] = await execute(pipeline);
+      const entries = [...added.keys()].map((app, n) => [app, Number(ends[n])] as const);
+      return { backlog: String(backlog), ends: new Map(entries) };
+    },
+    /** Returns the count of an app; 0 if it is unknown, or Redis fails. */
     async read(app: string): Promise<number> {
       const reading = withTimeout(redis.hget(key, app), LOOK_TIMEOUT_MS, 'Redis');
       return Number((await reading.catch(() => null)) ?? 0);
@@ -183,4 +200,12 @@ function createSharedCounts(redis: Redis, queue: QueueName) {
     },
     forget: (): Promise<unknown> => redis.del(key),
   };
+}
+
+async function execute(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
+  const results = (await withTimeout(pipeline.exec(), LOOK_TIMEOUT_MS, 'Redis')) ?? [];
+  return results.map(([error, result]) => {
+    if (error) throw error;
+    return result;
+  });
 }

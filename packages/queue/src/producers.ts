@@ -1,6 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Channel } from '@carillon/core/channels';
-import { isBatchId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { withTimeout } from '@carillon/core/with-timeout';
 import {
@@ -99,7 +98,7 @@ interface FanOutStep extends PushOfApp {
 /** A batch that may be claimed, by the id of its own or of the push that it is embedded in. */
 interface PendingBatch extends PushOfApp {
   channel: Channel;
-  recipients?: number;
+  recipients: number;
   /** The reconciler adds it: it may wait already. */
   isAgain?: boolean;
 }
@@ -156,11 +155,7 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
      */
     resend: ({ app, id, at }: PushOfApp & { at: Date }): Promise<void> =>
       addSendJob(resendJobId(id, at), [id], { app, recipients: 1, isAgain: true }),
-    /**
-     * Enqueues the delivery of a batch.
-     *
-     * @param batch.recipients of an embedded batch; one of its own counts as full
-     */
+    /** Enqueues the delivery of a batch. */
     deliver: ({ id, channel, ...turn }: PendingBatch): Promise<void> =>
       addTo(
         deliverQueueName(channel),
@@ -169,7 +164,7 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
           data: { work: id },
           opts: { ...REMOVED_WHEN_DONE, jobId: deliverJobId(id) },
         },
-        { recipients: isBatchId(id) ? LIMITS.batchRecipients : 1, ...turn },
+        turn,
       ),
     /** Enqueues a check for due pushes, to run after `afterMs`, just after a Unix second. */
     scheduleDueCheck: (second: number, afterMs: number): Promise<void> =>
@@ -227,7 +222,7 @@ const REPORT_WORK = 50;
 /** Creates the producers of reports: to webhooks, of devices' connects, and of the use of API keys. */
 function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
   return {
-    /** Enqueues reports to a webhook. */
+    /** Enqueues reports to a webhook. Its job may wait already, and does not count for its app more than once. */
     reportToWebhook: ({ _id, app }: { _id: string; app: string }): Promise<void> =>
       addTo(
         'webhook',
@@ -236,7 +231,7 @@ function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
           data: { webhook: _id },
           opts: { ...REMOVED_WHEN_DONE, jobId: webhookJobId(_id) },
         },
-        { app, recipients: REPORT_WORK },
+        { app, recipients: REPORT_WORK, isAgain: true },
       ),
     /** Enqueues connects and disconnects of devices. */
     publishPresence: (events: PresenceJob['events']): Promise<void> =>

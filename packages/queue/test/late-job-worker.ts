@@ -16,8 +16,8 @@ const print = (line: string) => process.stdout.write(`${line}\n`);
 const onError = () => undefined;
 const direct = await connectRedis({ url });
 const producers = createProducers({ url }, onError);
-await producers.deliver({ app: 'app', id: 'first', channel: 'mqtt' });
-await producers.deliver({ app: 'app', id: 'second', channel: 'mqtt' });
+await producers.deliver({ app: 'app', id: 'first', channel: 'mqtt', recipients: 1 });
+await producers.deliver({ app: 'app', id: 'second', channel: 'mqtt', recipients: 1 });
 const proxy = await startTcpProxy(Number(new URL(url).port));
 const redis = { url: `redis://127.0.0.1:${proxy.port}` };
 const processJob = async ({ work }: { work: string }) => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { connectRedis, type Redis } from '../../presence/src/redis.ts';
@@ -9,6 +10,7 @@ import { createWorker } from '../src/workers.ts';
 
 /** Jobs of an app that come before others' at the most: those that are no backlog, and some turns. */
 const FEW = 200;
+const ONE = { channel: 'apns', recipients: 1 } as const;
 
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let client: Redis;
@@ -37,7 +39,7 @@ function startProcess(): Producers {
 /** Adds a job for each push of an app, in order. */
 async function add(producers: Producers, app: string, count: number, name = ''): Promise<void> {
   for (let n = 0; n < count; n += 1)
-    await producers.deliver({ app, id: `${app}-${name}${n}`, channel: 'apns' });
+    await producers.deliver({ app, id: `${app}-${name}${n}`, ...ONE });
 }
 
 /** Takes all jobs that wait, one by one, and returns their pushes. */
@@ -91,14 +93,37 @@ test('an app whose process was killed and started again does not overtake its ow
   expect(firstNew).toBeGreaterThanOrEqual(1_000);
 });
 
+test('an app whose backlog was taken is not put behind the backlog of another by it', async () => {
+  const [one, two] = [startProcess(), startProcess()];
+  await add(two, 'first', 1_000);
+  await takeAll(1_000);
+  await add(one, 'second', 2_000);
+  await add(two, 'first', 1, 'new');
+  await add(one, 'first', 1, 'newest');
+  const taken = await takeAll(2_002);
+  expect(Math.max(...placesOf(taken, 'first'))).toBeLessThanOrEqual(FEW);
+});
+
+test('while Redis takes no more writes, jobs that it takes again have a turn', async () => {
+  const api = startProcess();
+  await add(api, 'large', 300);
+  await client.config('SET', 'maxmemory', '1');
+  await add(api, 'large', 1, 'refused');
+  await sleep(150);
+  await add(api, 'large', 1, 'refused');
+  await client.config('SET', 'maxmemory', '0');
+  await add(api, 'large', 300, 'new');
+  expect((await takeAll(600)).filter((push) => push.startsWith('large-new'))).toHaveLength(300);
+});
+
 test('without the counts of Redis the shares are even again, and nothing starves', async () => {
   const api = startProcess();
   await add(api, 'large', 2_000);
   await client.del('turns:deliver-apns');
   const restarted = startProcess();
   for (let n = 0; n < 500; n += 1) {
-    await restarted.deliver({ app: 'large', id: `large-more${n}`, channel: 'apns' });
-    await restarted.deliver({ app: 'other', id: `other-${n}`, channel: 'apns' });
+    await restarted.deliver({ app: 'large', id: `large-more${n}`, ...ONE });
+    await restarted.deliver({ app: 'other', id: `other-${n}`, ...ONE });
   }
   const taken = await takeAll(3_000);
   expect(placesOf(taken, 'other').at(-1)).toBeLessThan(1_700);
@@ -110,7 +135,7 @@ test('a job that is added again does not count as more work of its app', async (
   await add(api, 'one', 500);
   for (let round = 0; round < 4; round += 1)
     for (let n = 0; n < 500; n += 1)
-      await scheduler.deliver({ app: 'one', id: `one-${n}`, channel: 'apns', isAgain: true });
+      await scheduler.deliver({ app: 'one', id: `one-${n}`, ...ONE, isAgain: true });
   await Promise.all([add(api, 'one', 500, 'more'), add(api, 'two', 1_000)]);
   const taken = await takeAll(2_000);
   const [one, two] = ['one', 'two'].map((app) => placesOf(taken, app)[749] ?? 0);

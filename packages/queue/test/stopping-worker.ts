@@ -25,4 +25,4 @@ process.once('SIGTERM', async () => {
   print('stopped');
   process.exit(0);
 });
-await producers.deliver({ app: 'app', id: 'work', channel: 'mqtt' });
+await producers.deliver({ app: 'app', id: 'work', channel: 'mqtt', recipients: 1 });

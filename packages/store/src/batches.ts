@@ -68,7 +68,11 @@ export function createBatches(db: Db) {
     async release(
       push: string,
       maxOpen: number,
-    ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean; free: number }> {
+    ): Promise<{
+      released: { id: string; channel: Channel; recipients: number }[];
+      waiting: boolean;
+      free: number;
+    }> {
       const ready = await batches.countDocuments(
         // Fallbacks are ready from the start: the fan-out does not wait for those that are due later.
         {
@@ -83,7 +87,7 @@ export function createBatches(db: Db) {
       );
       const free = Math.max(0, maxOpen - ready);
       const waitingBatches = await batches
-        .find({ push, 'work.state': 'waiting' }, { projection: { 'work.channel': 1 } })
+        .find({ push, 'work.state': 'waiting' }, { projection: { 'work.channel': 1, 'work.n': 1 } })
         .sort({ _id: 1 })
         .limit(free + 1)
         .toArray();
@@ -95,7 +99,9 @@ export function createBatches(db: Db) {
         );
       }
       return {
-        released: released.map(({ _id, work }) => ({ id: _id, channel: work.channel })),
+        released: released.map(({ _id: id, work: { channel, n: recipients } }) => ({
+          ...{ id, channel, recipients },
+        })),
         waiting: waitingBatches.length > released.length,
         free: free - released.length,
       };

@@ -9,7 +9,7 @@ export type ClearDevices = (app: string, tokens: readonly string[]) => Promise<v
 /** Adds the jobs that follow from cleared devices. */
 interface ClearingProducers {
   checkCompletion(pushes: readonly string[]): Promise<void>;
-  deliver(batch: { app: string; id: string; channel: 'fcm' }): Promise<void>;
+  deliver(batch: { app: string; id: string; channel: 'fcm'; recipients: number }): Promise<void>;
 }
 
 /** @param onError called with an error; the scheduler does what was left undone */
@@ -36,7 +36,9 @@ export async function clearDevice(
 ): Promise<void> {
   const { pushes, fallbacks } = await deletedDevices.clearLeftovers(app, token);
   await producers.checkCompletion(pushes);
-  await Promise.all(fallbacks.map((id) => producers.deliver({ app, id, channel: 'fcm' })));
+  await Promise.all(
+    fallbacks.map((id) => producers.deliver({ app, id, channel: 'fcm', recipients: 1 })),
+  );
 }
 
 /**

@@ -9,6 +9,7 @@ export interface DueBatch {
   id: string;
   app: string;
   channel: Batch['channel'];
+  recipients: number;
   at: Date;
   /**
    * True if no worker has claimed it yet, and the API has added a job that other pushes share: the batch is embedded in
@@ -22,6 +23,7 @@ const DUE_FIELDS = {
   'work.channel': 1,
   'work.at': 1,
   'work.tries': 1,
+  'work.n': 1,
   dueAt: 1,
 } as const;
 
@@ -143,8 +145,8 @@ function dueBatchFilter(suspensions: Pick<Suspensions, 'filter'>, channels: read
 
 function toDueBatch({ _id: id, app = '', work, dueAt }: BatchHolder): DueBatch[] {
   if (work === undefined) return [];
-  const { channel, at, tries } = work;
+  const { channel, at, tries, n: recipients } = work;
   const isShared = channel === 'mqtt' && !isBatchId(id) && dueAt === undefined;
   const isFirstAttempt = isShared && tries === 0;
-  return [{ id, app, channel, at, isFirstAttempt }];
+  return [{ id, app, channel, recipients, at, isFirstAttempt }];
 }

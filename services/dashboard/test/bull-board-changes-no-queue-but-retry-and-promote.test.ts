@@ -83,6 +83,7 @@ describe('Bull Board', () => {
       app: APP,
       id: batchId(PUSH, 1),
       channel: 'apns',
+      recipients: 1,
     });
     const batches = await viewer.get(`${BOARD}/queues?activeQueue=deliver-apns&status=waiting`);
     const ofApns = batches.body.queues.find(
