@@ -31,18 +31,35 @@ beforeEach(async () => {
 
 let sequence = 0;
 
-/** Inserts a batch with a document of its own. */
-async function insertBatch(fields: Partial<Batch>, other: Partial<BatchDocument> = {}) {
+/** Inserts a batch with a document of its own, and returns its id. */
+async function insertBatch(
+  fields: Partial<Batch>,
+  other: Partial<BatchDocument> = {},
+): Promise<string> {
   sequence += 1;
   const _id = batchId(PUSH, sequence);
   await insertDocuments(under.db, 'batches', batch({ _id, work: embeddedBatch(fields), ...other }));
+  return _id;
 }
 
-/** Inserts a push with an embedded batch. */
-async function insertPush(fields: Partial<Batch>, other: Partial<PushDocument> = {}) {
+/** Inserts a push with an embedded batch, and returns its id. */
+async function insertPush(
+  fields: Partial<Batch>,
+  other: Partial<PushDocument> = {},
+): Promise<string> {
   sequence += 1;
   const _id = `push${sequence}`;
   await insertDocuments(under.db, 'pushes', push({ _id, work: embeddedBatch(fields), ...other }));
+  return _id;
+}
+
+/** Inserts a push whose fan-out is due, and returns its id. */
+async function insertFanOut(at: Date, other: Partial<PushDocument> = {}): Promise<string> {
+  sequence += 1;
+  const _id = `push${sequence}`;
+  const fan = { seq: 0, next: 0, done: false, at };
+  await insertDocuments(under.db, 'pushes', push({ _id, fan, ...other }));
+  return _id;
 }
 
 async function measure(channel: Batch['channel'] = 'mqtt', limit = LIMIT) {
@@ -214,7 +231,7 @@ test('a channel with more due batches than a tick finds hides no batch of anothe
   }
   const found = await store.batchTable.findDue(2);
   const channels = found.map(({ channel }) => channel).toSorted();
-  expect(channels).toEqual(['apns', 'apns', 'mqtt', 'mqtt', 'mqtt', 'mqtt']);
+  expect(channels).toEqual(['apns', 'apns', 'mqtt', 'mqtt', 'mqtt', 'mqtt', 'mqtt']);
 });
 
 test('only a single push over MQTT that no worker has claimed waits for its first attempt', async () => {
@@ -229,15 +246,35 @@ test('only a single push over MQTT that no worker has claimed waits for its firs
   expect(found.flatMap(({ at, isFirstAttempt }) => (isFirstAttempt ? at : []))).toEqual([first]);
 });
 
-test('first attempts that wait hide neither a retry nor a scheduled push that is due', async () => {
-  const justNow = (agoMs: number) => new Date(Date.now() - agoMs);
-  for (let n = 0; n < 5; n += 1) await insertPush({ at: anHourAgo() });
-  await insertPush({ at: justNow(2_000), tries: 1 });
-  await insertPush({ at: justNow(1_500) }, { dueAt: justNow(1_500) });
-  await insertPush({ at: justNow(1_000) });
-  const found = await store.batchTable.findDue(4);
-  expect(found.filter(({ isFirstAttempt }) => !isFirstAttempt)).toHaveLength(2);
-  expect(found).toHaveLength(6);
+test.each(CHANNELS)(
+  'single pushes over %s that wait hide neither a retry nor a scheduled push of another app',
+  async (channel) => {
+    const justNow = (agoMs: number) => new Date(Date.now() - agoMs);
+    for (let n = 0; n < 9; n += 1) await insertPush({ at: anHourAgo(), channel });
+    const others = [
+      await insertPush({ at: justNow(2_000), channel, tries: 1 }, { app: 'other' }),
+      await insertPush({ at: justNow(1_500), channel }, { app: 'other', dueAt: justNow(1_500) }),
+    ];
+    await insertPush({ at: justNow(1_000), channel });
+    const found = await store.batchTable.findDue(4);
+    expect(found.filter(({ app }) => app === 'other').map(({ id }) => id)).toEqual(
+      expect.arrayContaining(others),
+    );
+    // The newest has the job of its acceptance.
+    expect(found).toHaveLength(6);
+  },
+);
+
+test('due batches of an app hide neither a retry of another nor the fan-out of its push', async () => {
+  for (let n = 0; n < 9; n += 1) {
+    await insertBatch({ at: anHourAgo() });
+    await insertFanOut(anHourAgo());
+  }
+  const at = new Date(Date.now() - 1_000);
+  const retry = await insertBatch({ tries: 1, at }, { app: 'other' });
+  const fanOut = await insertFanOut(at, { app: 'other' });
+  expect((await store.batchTable.findDue(4)).map(({ id }) => id)).toContain(retry);
+  expect((await store.fanOuts.findDue(4)).map(({ id }) => id)).toContain(fanOut);
 });
 
 test('the batches of a push are found by push, however many others are in the index of due ones', async () => {

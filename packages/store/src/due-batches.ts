@@ -34,11 +34,11 @@ export function createDueBatches(
 ) {
   const filterDue = (channels: readonly Channel[]) => dueBatchFilter(suspensions, channels);
 
-  /** Reads the batches of open pushes that are due and not claimed, the oldest first of each collection. */
-  async function findOldestDue(
+  /** Reads the batches of open pushes that are due and not claimed, the oldest or newest first of each collection. */
+  async function readDue(
     limit: number,
     projection: Record<string, 1>,
-    channels: readonly Channel[] = CHANNELS,
+    { channels = CHANNELS, order = 1 }: { channels?: readonly Channel[]; order?: 1 | -1 } = {},
   ): Promise<BatchHolder[]> {
     const filter = filterDue(channels);
     const results = await Promise.all(
@@ -48,24 +48,12 @@ export function createDueBatches(
       ].map(({ collection, filter: dueFilter }) =>
         collection
           .find(dueFilter, { projection, ...COMMITTED })
-          .sort({ 'work.at': 1 })
+          .sort({ 'work.at': order })
           .limit(limit)
           .toArray(),
       ),
     );
     return results.flat();
-  }
-
-  /** Reads the MQTT batches that are embedded in open pushes, due and not claimed, the newest first. */
-  function findNewestDue(limit: number): Promise<BatchHolder[]> {
-    return pushes
-      .find(
-        { ...filterDue(['mqtt']), state: 'open' as const },
-        { projection: DUE_FIELDS, ...COMMITTED },
-      )
-      .sort({ 'work.at': -1 })
-      .limit(limit)
-      .toArray();
   }
 
   return {
@@ -99,20 +87,20 @@ export function createDueBatches(
      *
      * @param limit of each collection. If a collection reaches it, two further reads follow. One takes the oldest
      *   batches of every channel, so that a channel whose workers don't keep up hides no batch of another. The other
-     *   takes the pushes that became due last, twice the limit, without first attempts: they hide no retry and no
-     *   scheduled push
+     *   takes those that became due last, twice the limit, without first attempts: what waits of one app hides no retry,
+     *   fallback or scheduled push of another
      */
     async findDue(limit: number): Promise<DueBatch[]> {
-      const found = (await findOldestDue(limit, DUE_FIELDS)).flatMap(toDueBatch);
+      const found = (await readDue(limit, DUE_FIELDS)).flatMap(toDueBatch);
       if (found.length >= limit) {
         const share = Math.ceil(limit / CHANNELS.length);
-        const findOf = (channel: Channel) => findOldestDue(share, DUE_FIELDS, [channel]);
+        const findOf = (channel: Channel) => readDue(share, DUE_FIELDS, { channels: [channel] });
         const [newest, ...ofChannels] = await Promise.all([
-          findNewestDue(2 * limit),
+          readDue(2 * limit, DUE_FIELDS, { order: -1 }),
           ...CHANNELS.map(findOf),
         ]);
         found.push(...ofChannels.flat().flatMap(toDueBatch));
-        found.push(...newest.flatMap(toDueBatch).filter(({ isFirstAttempt }) => !isFirstAttempt));
+        found.push(...newest.filter((one) => !hasFirstJob(one)).flatMap(toDueBatch));
       }
       return [...new Map(found.map((one) => [one.id, one])).values()];
     },
@@ -124,7 +112,7 @@ export function createDueBatches(
      * @returns how many, and since when the oldest is due; without `oldest` there is none
      */
     async measureBacklog(limit: number): Promise<{ due: number; oldest?: Date }> {
-      const found = await findOldestDue(limit, { 'work.at': 1 });
+      const found = await readDue(limit, { 'work.at': 1 });
       const dueTimes = found.flatMap(({ work }) => (work?.at === undefined ? [] : [work.at]));
       const oldest = dueTimes.toSorted((a, b) => a.getTime() - b.getTime())[0];
       return { due: found.length, ...(oldest !== undefined && { oldest }) };
@@ -143,10 +131,15 @@ function dueBatchFilter(suspensions: Pick<Suspensions, 'filter'>, channels: read
   };
 }
 
-function toDueBatch({ _id: id, app = '', work, dueAt }: BatchHolder): DueBatch[] {
+/** Checks whether no worker has claimed a push that was to be sent at once: the job of the API that accepted it probably waits. */
+function hasFirstJob({ _id, work, dueAt }: BatchHolder): boolean {
+  return !isBatchId(_id) && work?.tries === 0 && dueAt === undefined;
+}
+
+function toDueBatch(holder: BatchHolder): DueBatch[] {
+  const { _id: id, app = '', work } = holder;
   if (work === undefined) return [];
-  const { channel, at, tries, n: recipients } = work;
-  const isShared = channel === 'mqtt' && !isBatchId(id) && dueAt === undefined;
-  const isFirstAttempt = isShared && tries === 0;
+  const { channel, at, n: recipients } = work;
+  const isFirstAttempt = channel === 'mqtt' && hasFirstJob(holder);
   return [{ id, app, channel, recipients, at, isFirstAttempt }];
 }

@@ -116,13 +116,24 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
       return matchedCount === 1;
     },
 
-    /** Finds open pushes whose fan-out is due and not claimed. */
-    findDue: (limit: number): Promise<{ id: string; app: string; seq: number }[]> =>
-      pushes
-        .find(dueFanOutFilter(suspensions), { projection: { app: 1, 'fan.seq': 1 }, ...COMMITTED })
-        .sort({ 'fan.at': 1 })
-        .limit(limit)
-        .map(({ _id, app, fan }) => ({ id: _id, app, seq: fan.seq }))
-        .toArray(),
+    /**
+     * Finds open pushes whose fan-out is due and not claimed, the oldest first. If there are more than the limit, as many of
+     * those that became due last follow: what waits of one app hides nothing of another.
+     */
+    async findDue(limit: number): Promise<{ id: string; app: string; seq: number }[]> {
+      const read = (order: 1 | -1) =>
+        pushes
+          .find(dueFanOutFilter(suspensions), {
+            projection: { app: 1, 'fan.seq': 1 },
+            ...COMMITTED,
+          })
+          .sort({ 'fan.at': order })
+          .limit(limit)
+          .map(({ _id, app, fan }) => ({ id: _id, app, seq: fan.seq }))
+          .toArray();
+      const oldest = await read(1);
+      const all = oldest.length < limit ? oldest : [...oldest, ...(await read(-1))];
+      return [...new Map(all.map((one) => [one.id, one])).values()];
+    },
   };
 }

@@ -8,7 +8,7 @@ const MAX_WAIT_MS = 3_800;
 let clock: ReturnType<typeof createTestClock>;
 let inTurn: ReturnType<typeof createLargePushes>;
 /** Those in progress, in the order of their begin. */
-let begun: { account: string; end: PromiseWithResolvers<void> }[];
+let begun: { app: string; end: PromiseWithResolvers<void> }[];
 beforeEach(() => {
   clock = createTestClock();
   inTurn = createLargePushes(clock);
@@ -16,19 +16,19 @@ beforeEach(() => {
 });
 
 /** Sends a large push. Returns how it ended. */
-async function send(account: string, { tokens = 100_000, chars = MEGABYTE } = {}): Promise<string> {
+async function send(app: string, { tokens = 100_000, chars = MEGABYTE } = {}): Promise<string> {
   const work = async () => {
     const end = Promise.withResolvers<void>();
-    begun.push({ account, end });
+    begun.push({ app, end });
     await end.promise;
     return 'accepted';
   };
-  return inTurn({ account, tokens, chars }, MAX_WAIT_MS, work).catch(
+  return inTurn({ owner: app, tokens, chars }, MAX_WAIT_MS, work).catch(
     ({ code, retryAfterSeconds }) => `${code}, again in ${retryAfterSeconds} s`,
   );
 }
 
-const accounts = () => begun.map(({ account }) => account);
+const apps = () => begun.map(({ app }) => app);
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Ends the work of the push that began as number `n`. */
@@ -37,23 +37,23 @@ async function end(n: number): Promise<void> {
   await settled();
 }
 
-test('each account has one at a time, two accounts at once, and accounts take turns', async () => {
-  const pushes = ['a', 'a', 'a', 'b', 'c', 'c'].map((account) => send(account));
-  expect(accounts()).toEqual(['a', 'b']);
+test('each app has one at a time, two apps at once, and apps take turns', async () => {
+  const pushes = ['a', 'a', 'a', 'b', 'c', 'c'].map((app) => send(app));
+  expect(apps()).toEqual(['a', 'b']);
   await end(0);
-  expect(accounts()).toEqual(['a', 'b', 'a']);
+  expect(apps()).toEqual(['a', 'b', 'a']);
   await end(1);
-  expect(accounts()).toEqual(['a', 'b', 'a', 'c']);
+  expect(apps()).toEqual(['a', 'b', 'a', 'c']);
   await end(2);
   await end(3);
-  expect(accounts()).toEqual(['a', 'b', 'a', 'c', 'a', 'c']);
+  expect(apps()).toEqual(['a', 'b', 'a', 'c', 'a', 'c']);
   await end(4);
   await end(5);
   expect(await Promise.all(pushes)).toEqual(pushes.map(() => 'accepted'));
 });
 
 test('one whose work fails gives its turn to the next', async () => {
-  const pushes = ['a', 'a'].map((account) => send(account));
+  const pushes = ['a', 'a'].map((app) => send(app));
   begun[0]?.end.reject({ code: 'NO_RECIPIENTS' });
   await settled();
   await end(1);
@@ -61,10 +61,10 @@ test('one whose work fails gives its turn to the next', async () => {
 });
 
 test('one that waits too long is refused before its work, with the time that those before it may take', async () => {
-  const pushes = ['a', 'a', 'a'].map((account) => send(account));
+  const pushes = ['a', 'a', 'a'].map((app) => send(app));
   clock.pass(MAX_WAIT_MS);
   await settled();
-  expect(accounts()).toEqual(['a']);
+  expect(apps()).toEqual(['a']);
   await end(0);
   expect(await Promise.all(pushes)).toEqual([
     'accepted',
@@ -73,7 +73,7 @@ test('one that waits too long is refused before its work, with the time that tho
   ]);
 });
 
-test('if those that wait hold too much memory, the newest of the account with most is refused at once', async () => {
+test('if those that wait hold too much memory, the newest of the app with most is refused at once', async () => {
   const held = [send('a'), send('b')];
   const small = send('c', { chars: MEGABYTE });
   const large = Array.from({ length: 5 }, () => send('a', { chars: 8 * MEGABYTE }));

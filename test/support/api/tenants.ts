@@ -30,13 +30,17 @@ export async function withStore<T>(
   }
 }
 
-/** Makes an account with one app. */
+/** Makes an app, and an account for it unless one is given. */
 export function createTestTenant(
   stack: Pick<Stack, 'home' | 'dev'>,
-  { plan = 'pro', limit }: { plan?: 'trial' | 'pro'; limit?: number | null } = {},
+  {
+    plan = 'pro',
+    limit,
+    account: known,
+  }: { plan?: 'trial' | 'pro'; limit?: number | null; account?: string } = {},
 ): Promise<TestTenant> {
   return withStore(stack, async (store) => {
-    const account = await store.accounts.create('Test', plan);
+    const account = known ?? (await store.accounts.create('Test', plan));
     if (limit !== undefined) await store.accounts.limit(account, limit);
     const app = await store.apps.create('Test', account);
     const { id: keyId, apiKey } = await createKey(stack, store, app);

@@ -56,7 +56,7 @@ export function createAdmission(
     lowerLimit();
     onSlowRequest();
   }, clock);
-  const waiting = createWaitingRequests<{ account: string }>(clock);
+  const waiting = createWaitingRequests<{ owner: string }>(clock);
   const countByAccount = new Map<string, number>();
   let inProgress = 0;
   let slow = 0;
@@ -82,7 +82,7 @@ export function createAdmission(
   }
 
   /** Counts a request as in progress. Returns false, and counts nothing, if it is over the limit. */
-  function take({ account }: { account: string }): boolean {
+  function take({ owner: account }: { owner: string }): boolean {
     const count = countByAccount.get(account) ?? 0;
     if (isOverLimit(count)) return false;
     countByAccount.set(account, count + 1);
@@ -97,7 +97,7 @@ export function createAdmission(
   function waitForTurn(account: string): Promise<boolean> {
     const [oldest, ...newer] = waiting.listOf(account);
     if (oldest !== undefined && newer.length + 1 >= MAX_WAITING_PER_ACCOUNT) waiting.refuse(oldest);
-    return waiting.wait({ account }, MAX_WAIT_MS);
+    return waiting.wait({ owner: account }, MAX_WAIT_MS);
   }
 
   function release(account: string): void {
@@ -120,7 +120,7 @@ export function createAdmission(
     work: () => Promise<T>,
   ): Promise<T> {
     const canWait = bodyChars <= MAX_WAITING_BODY_CHARS;
-    if (!take({ account }) && !(canWait && (await waitForTurn(account)))) {
+    if (!take({ owner: account }) && !(canWait && (await waitForTurn(account)))) {
       throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
     }
     const request = { isSlow: false };

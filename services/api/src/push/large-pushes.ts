@@ -2,7 +2,7 @@ import { ApiError } from '@carillon/core/api-error';
 import type { TickingClock } from '../http/deadlines.ts';
 import { createWaitingRequests } from '../http/waiting-requests.ts';
 
-/** Large pushes that are accepted at once, each of another account. */
+/** Large pushes that are accepted at once, each of another app. */
 const MAX_TURNS = 2;
 /** Maximum length of the bodies of all large pushes that wait: with what is parsed of them they take some times as much. */
 const MAX_WAITING_CHARS = 32 * 1024 * 1024;
@@ -11,7 +11,8 @@ export const TOKENS_PER_SECOND = 20_000;
 
 /** A request to push to more tokens than a batch has. */
 interface LargePush {
-  account: string;
+  /** The app. */
+  owner: string;
   tokens: number;
   /** Length of the body. */
   chars: number;
@@ -19,7 +20,7 @@ interface LargePush {
 
 /**
  * Creates the turns of the large pushes of a process. Accepting one takes MongoDB and this process up to seconds, so each
- * account has one at a time, and few accounts at once; the others wait, and the accounts take turns.
+ * app has one at a time, and few apps at once; the others wait, and the apps take turns.
  */
 export function createLargePushes(clock?: TickingClock) {
   const waiting = createWaitingRequests<LargePush>(clock);
@@ -29,23 +30,22 @@ export function createLargePushes(clock?: TickingClock) {
   const ended = new WeakSet<LargePush>();
 
   function take(push: LargePush): boolean {
-    if (inProgress.size >= MAX_TURNS || inProgress.has(push.account)) return false;
-    inProgress.set(push.account, push);
+    if (inProgress.size >= MAX_TURNS || inProgress.has(push.owner)) return false;
+    inProgress.set(push.owner, push);
     return true;
   }
 
-  /** Lists the pushes whose turn comes before that of another push of the account. */
-  function listBefore(account: string): LargePush[] {
-    const own = inProgress.get(account);
-    return [...(own === undefined ? inProgress.values() : [own]), ...waiting.listOf(account)];
+  /** Lists the pushes whose turn comes before that of another push of the app. */
+  function listBefore(owner: string): LargePush[] {
+    const own = inProgress.get(owner);
+    return [...(own === undefined ? inProgress.values() : [own]), ...waiting.listOf(owner)];
   }
 
-  /** Refuses the newest pushes of the accounts that hold the most, so that no account keeps others from waiting. */
+  /** Refuses the newest pushes of the apps that hold the most, so that no app keeps others from waiting. */
   function makeRoom(): void {
     for (;;) {
       const charsOf = new Map<string, number>();
-      for (const { account, chars } of held)
-        charsOf.set(account, (charsOf.get(account) ?? 0) + chars);
+      for (const { owner, chars } of held) charsOf.set(owner, (charsOf.get(owner) ?? 0) + chars);
       const [[largest] = ['']] = [...charsOf].sort(([, a], [, b]) => b - a);
       const newest = waiting.listOf(largest).at(-1);
       const total = [...charsOf.values()].reduce((sum, chars) => sum + chars, 0);
@@ -56,7 +56,7 @@ export function createLargePushes(clock?: TickingClock) {
   }
 
   async function waitForTurn(push: LargePush, maxWaitMs: number): Promise<void> {
-    const before = listBefore(push.account);
+    const before = listBefore(push.owner);
     const turn = waiting.wait(push, maxWaitMs);
     held.add(push);
     makeRoom();
@@ -84,7 +84,7 @@ export function createLargePushes(clock?: TickingClock) {
       return await work();
     } finally {
       ended.add(push);
-      inProgress.delete(push.account);
+      inProgress.delete(push.owner);
       waiting.giveTurns(take);
     }
   };
