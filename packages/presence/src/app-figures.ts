@@ -5,7 +5,7 @@ import { timeToMs } from './redis-time.ts';
 
 /** Minutes that one read returns, the current one included. */
 const MINUTES = 60;
-/** Newest minutes, to which processes still add, so that each read reads them. */
+/** Minutes after the begin of one in which processes still add to it, so that each read reads it. */
 const OPEN_MINUTES = 2;
 
 /** Counts by app in one minute, summed over all processes. */
@@ -18,8 +18,8 @@ export interface AppMinute {
 export interface AppFigures {
   /** The minutes of the last hour, in order. */
   minutes: AppMinute[];
-  /** Pending work of the apps that have most; empty until a scheduler has counted. */
-  backlog: AppBacklogFigures[];
+  /** Pending work of the apps that have most; undefined until a scheduler has counted. */
+  backlog: AppBacklogFigures[] | undefined;
 }
 
 /** Encodes counts by app as fields of the hash of a minute. */
@@ -48,7 +48,7 @@ function decodeApps(hash: Readonly<Record<string, string>>): Map<string, AppCoun
  */
 export function createAppFiguresReader(redis: Redis) {
   const keys = createFiguresKeys(redis);
-  const known = new Map<number, AppMinute>();
+  const known = new Map<number, AppMinute & { readAt: number }>();
   let turn = 0;
 
   /**
@@ -57,13 +57,14 @@ export function createAppFiguresReader(redis: Redis) {
    * @throws if Redis fails
    */
   async function read(): Promise<AppFigures> {
-    const current = Math.floor(timeToMs(await redis.time()) / MINUTE_MS);
+    const now = timeToMs(await redis.time());
+    const current = Math.floor(now / MINUTE_MS);
     const minutes = Array.from({ length: MINUTES }, (_, n) => current - MINUTES + 1 + n);
     for (const minute of known.keys()) if (minute <= current - MINUTES) known.delete(minute);
     turn = (turn + 1) % MINUTES;
+    const isOpenAt = (minute: number, at: number) => at < (minute + OPEN_MINUTES) * MINUTE_MS;
     const due = minutes.filter(
-      (minute) =>
-        minute > current - OPEN_MINUTES || minute % MINUTES === turn || !known.has(minute),
+      (minute) => minute % MINUTES === turn || isOpenAt(minute, known.get(minute)?.readAt ?? 0),
     );
     const pipeline = redis.pipeline();
     pipeline.get(keys.appBacklog);
@@ -74,11 +75,12 @@ export function createAppFiguresReader(redis: Redis) {
     });
     for (const [n, minute] of due.entries()) {
       const apps = decodeApps(hashes[n] as Record<string, string>);
-      known.set(minute, { at: minute * MINUTE_MS, apps });
+      known.set(minute, { at: minute * MINUTE_MS, apps, readAt: now });
     }
     return {
       minutes: minutes.flatMap((minute) => known.get(minute) ?? []),
-      backlog: typeof backlog === 'string' ? (JSON.parse(backlog) as AppBacklogFigures[]) : [],
+      backlog:
+        typeof backlog === 'string' ? (JSON.parse(backlog) as AppBacklogFigures[]) : undefined,
     };
   }
 

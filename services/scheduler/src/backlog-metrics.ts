@@ -77,7 +77,7 @@ export function exportBacklog(
   return { channels: readChannels, apps: readApps };
 }
 
-/** Keeps a result, or that there was none, for 5 s; concurrent calls share it. */
+/** Keeps a result, or that there was none, for 5 s after its read has ended; calls during the read share it. */
 function createCache<T>(
   read: () => Promise<T>,
   onError: (error: unknown) => void,
@@ -86,8 +86,12 @@ function createCache<T>(
   let result: Promise<T | undefined> = Promise.resolve(undefined);
   return () => {
     if (performance.now() - readAt >= MAX_AGE_MS) {
-      readAt = performance.now();
-      result = read().catch((error: unknown) => void onError(error));
+      readAt = Number.POSITIVE_INFINITY;
+      result = read()
+        .catch((error: unknown) => void onError(error))
+        .finally(() => {
+          readAt = performance.now();
+        });
     }
     return result;
   };

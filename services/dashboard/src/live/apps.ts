@@ -1,9 +1,11 @@
 import { type AppCounts, OTHER_APPS } from '@carillon/core/app-counts';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { type AppFigures, sumAppMinutes, sumCounts } from '@carillon/presence/app-figures';
+import type { Reports } from '@carillon/reports/reports';
 import type { AppOwner } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
 import { mayUseAccount, type SessionOperator } from '../http/route.ts';
+import { countMeanwhile } from './count-meanwhile.ts';
 
 /** Number of apps in the overview. */
 const SHOWN_APPS = 10;
@@ -16,8 +18,8 @@ export interface OverviewApp {
   name: string;
   /** Its deliveries are held back. */
   paused: boolean;
-  /** Pending batches. */
-  pending: number;
+  /** Pending batches; null while they are not counted. */
+  pending: number | null;
   /** True if `pending` is a lower bound. */
   isAtLeast: boolean;
   oldestMs: number;
@@ -36,10 +38,18 @@ export interface AppsState {
 
 /** Creates the reader of the figures by app. The names and accounts of apps never change, and are read once. */
 export function createAppsReader(
-  figures: { read(): Promise<AppFigures> },
-  { apps, suspensions }: Pick<Store, 'apps' | 'suspensions'>,
+  figures: { read(): Promise<AppFigures>; listActive(): Promise<string[]> },
+  {
+    apps,
+    suspensions,
+    appBacklog,
+  }: Pick<Store, 'apps' | 'suspensions'> & Pick<Reports, 'appBacklog'>,
 ): () => Promise<AppsState> {
   const owners = new Map<string, AppOwner>();
+  const countPending = countMeanwhile(async () => {
+    await suspensions.refresh();
+    return appBacklog.measure(figures.listActive);
+  });
 
   async function readOwners(ids: readonly string[]): Promise<void> {
     if (ids.length === 0) return;
@@ -47,7 +57,8 @@ export function createAppsReader(
   }
 
   return async () => {
-    const read = await figures.read();
+    const snapshot = await figures.read();
+    const read = { ...snapshot, backlog: snapshot.backlog ?? (await countPending()) };
     const unknown = listApps(read).filter((app) => !owners.has(app));
     const reading = Promise.all([readOwners(unknown), suspensions.refresh()]);
     await resultWithin(
@@ -59,7 +70,7 @@ export function createAppsReader(
   };
 }
 
-function listApps({ backlog, minutes }: AppFigures): string[] {
+function listApps({ backlog = [], minutes }: AppFigures): string[] {
   const ids = new Set(backlog.map(({ app }) => app));
   for (const { apps } of minutes) for (const app of apps.keys()) ids.add(app);
   // What too many apps share is nobody's.
@@ -80,10 +91,15 @@ function rankOnce({ figures, owners, isPaused }: AppsState): RankedApp[] {
   const known = rankingOf.get(figures);
   if (known !== undefined) return known;
   const sums = sumAppMinutes(figures.minutes);
-  const backlogs = new Map(figures.backlog.map((backlog) => [backlog.app, backlog]));
+  const isCounted = figures.backlog !== undefined;
+  const backlogs = new Map(figures.backlog?.map((backlog) => [backlog.app, backlog]));
   const ranking = listApps(figures).map((id) => {
     const { accepted = 0, delivered = 0, sent = 0, failed = 0 } = sums.get(id) ?? {};
-    const { pending = 0, isAtLeast = false, oldestMs = 0 } = backlogs.get(id) ?? {};
+    const {
+      pending = isCounted ? 0 : null,
+      isAtLeast = false,
+      oldestMs = 0,
+    } = backlogs.get(id) ?? {};
     const owner = owners.get(id);
     const app = {
       ...{ id, name: owner?.name ?? id, paused: isPaused(id) },
@@ -93,7 +109,9 @@ function rankOnce({ figures, owners, isPaused }: AppsState): RankedApp[] {
   });
   ranking.sort(
     ({ app: one }, { app: other }) =>
-      other.pending - one.pending || other.accepted - one.accepted || (one.id < other.id ? -1 : 1),
+      (other.pending ?? 0) - (one.pending ?? 0) ||
+      other.accepted - one.accepted ||
+      (one.id < other.id ? -1 : 1),
   );
   rankingOf.set(figures, ranking);
   return ranking;

@@ -1,17 +1,13 @@
 import { CHANNELS } from '@carillon/core/channels';
-import { resultWithin } from '@carillon/core/with-timeout';
 import type { BacklogFigures } from '@carillon/presence/figures';
 import { createFiguresReader, type FiguresSnapshot } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
+import { countMeanwhile } from './count-meanwhile.ts';
 
 /** Maximum count of a channel's batches, as that of the scheduler. */
 const MAX_COUNTED = 100_000;
-/** Minimum interval of two counts of this process. */
-const COUNT_INTERVAL_MS = 15_000;
-/** Maximum wait for a count, which goes on for the next read. */
-const COUNT_TIMEOUT_MS = 2_000;
 
 export type LiveFigures = ReturnType<typeof createLiveFigures>;
 
@@ -24,27 +20,20 @@ export function createLiveFigures(
   { backlog, suspensions }: Pick<Store, 'suspensions'> & Pick<Reports, 'backlog'>,
 ) {
   const figures = createFiguresReader(redis);
-  let counting: Promise<BacklogFigures[]> = Promise.resolve([]);
-  let countedAt = Number.NEGATIVE_INFINITY;
-
-  async function countPending(): Promise<BacklogFigures[]> {
+  const countPending = countMeanwhile(async () => {
     await suspensions.refresh();
     const channels: BacklogFigures[] = [];
     for (const channel of CHANNELS)
       channels.push({ channel, ...(await backlog.measure(channel, MAX_COUNTED)) });
     return channels;
-  }
+  });
 
   return {
     /** Reads the figures. Throws if Redis fails. */
     async read(): Promise<FiguresSnapshot> {
       const snapshot = await figures.read();
       if (snapshot.channels.length > 0) return snapshot;
-      if (performance.now() - countedAt > COUNT_INTERVAL_MS) {
-        countedAt = performance.now();
-        counting = countPending().catch(() => []);
-      }
-      return { ...snapshot, channels: await resultWithin(counting, COUNT_TIMEOUT_MS, []) };
+      return { ...snapshot, channels: (await countPending()) ?? [] };
     },
   };
 }

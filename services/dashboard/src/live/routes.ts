@@ -39,7 +39,8 @@ export interface LiveResources {
   /** The Redis of the queues. */
   redis: Redis;
   figures: LiveFigures;
-  store: Pick<Store, 'credentials' | 'apps' | 'suspensions'> & Pick<Reports, 'pushProgress'>;
+  store: Pick<Store, 'credentials' | 'apps' | 'suspensions'> &
+    Pick<Reports, 'pushProgress' | 'appBacklog'>;
   /** Interval of the shared reader's reads; 5 s unless given. */
   intervalMs?: number;
 }

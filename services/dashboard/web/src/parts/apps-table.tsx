@@ -13,12 +13,11 @@ const COLUMNS: Column<OverviewApp>[] = [
   { accessor: 'name', title: 'App', render: (app) => <AppName app={app} /> },
   {
     ...{ accessor: 'pending', title: 'Pending', textAlign: 'right' },
-    render: ({ pending, isAtLeast }) =>
-      isAtLeast ? `at least ${formatCount(pending)}` : formatCount(pending),
+    render: ({ pending, isAtLeast }) => describePending(pending, isAtLeast),
   },
   {
     ...{ accessor: 'oldestMs', title: 'Oldest', textAlign: 'right' },
-    render: ({ pending, oldestMs }) => (pending === 0 ? '–' : formatDuration(oldestMs)),
+    render: ({ pending, oldestMs }) => (pending ? formatDuration(oldestMs) : '–'),
   },
   {
     ...{ accessor: 'accepted', title: 'Accepted', textAlign: 'right' },
@@ -47,6 +46,11 @@ export function AppsTable({ apps }: { apps: readonly OverviewApp[] }) {
       )}
     </Panel>
   );
+}
+
+function describePending(pending: number | null, isAtLeast: boolean): string {
+  if (pending === null) return '–';
+  return isAtLeast ? `at least ${formatCount(pending)}` : formatCount(pending);
 }
 
 /** Reads the apps and shows them. */
