@@ -1,6 +1,7 @@
 import { batchId } from '@carillon/core/ids';
 import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
 import { beforeEach, expect, test } from '@jest/globals';
+import { PARKED_AT } from '../../store/src/parked-batches.ts';
 import {
   APP,
   anHourAgo,
@@ -95,7 +96,12 @@ test('open batches are found through the indexes, and no batch of others is read
     await insertBatch({ state, tokens }, { ...range, push: state });
   }
   await insertEmbedded({ tokens: 'a d' }, { _id: 'embedded' });
-  const expected = ['embedded', 'ready', 'waiting'];
+  await insertEmbedded({ tokens: 'a d', at: PARKED_AT }, { _id: 'of its paused app' });
+  await insertBatch(
+    { tokens: around.tokens, at: PARKED_AT },
+    { from: 'c', to: 'e', push: 'parked' },
+  );
+  const expected = ['embedded', 'of its paused app', 'parked', 'ready', 'waiting'];
   const documents = await countDocuments('d', expected);
   for (const state of open) {
     await insertBatch({ state, tokens: 'a b' }, { from: 'a', to: 'b' });
@@ -104,6 +110,7 @@ test('open batches are found through the indexes, and no batch of others is read
   }
   await insertBatch({ state: 'closed', tokens: around.tokens }, { from: 'c', to: 'e' });
   await insertEmbedded({ tokens: 'a d' }, { _id: 'of another app', app: 'other' });
+  await insertEmbedded({ tokens: 'a d', at: PARKED_AT }, { _id: 'of a paused app', app: 'other' });
   await insertEmbedded({ tokens: 'a d', at: inAnHour() }, { _id: 'due later' });
   expect(await countDocuments('d', expected)).toBe(documents);
 });
