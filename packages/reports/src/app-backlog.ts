@@ -1,5 +1,5 @@
 import { BATCH_LEASE_MS } from '@carillon/core/batch';
-import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { CHANNELS } from '@carillon/core/channels';
 import { pushStartMs } from '@carillon/core/ids';
 import type { Clock } from '@carillon/store/clock';
 import { PUSHES_OF_APP_INDEX, UNCLOSED_BATCHES_INDEX } from '@carillon/store/migrate';
