@@ -272,7 +272,7 @@ test.each(Object.entries(DUE))('%s is due', async (_, { collection, document }) 
   expect(await countDue()).toBe(1);
 });
 
-test('work that is not due, claimed, done, or or of a suspended account is none', async () => {
+test('work that is not due, claimed, done or of a suspended account is none', async () => {
   const idOf = (n: number) => `0190000000000000000000${n.toString().padStart(2, '0')}`;
   await insertDocuments(
     under.db,
@@ -338,14 +338,17 @@ describe('a paused app with 5,000 due batches', () => {
   });
 
   test('hides no batch of another, and costs no search', async () => {
-    const reads = await profileReads(async () => {
+    const searches = await profileReads(async () => {
       const found = await store.batchTable.findDue(PAGE);
       expect(found.map(({ app }) => app)).toEqual(['other', 'other']);
       expect(await store.batchTable.unpark(PAGE)).toBe(0);
-      expect(await measure('mqtt', 100)).toMatchObject({ pending: 2, deferred: 100 });
     });
-    expect(reads).toHaveLength(2 + 2 + 8);
-    for (const { keysExamined } of reads) expect(keysExamined).toBeLessThanOrEqual(101);
+    expect(searches).toHaveLength(4);
+    for (const { keysExamined } of searches) expect(keysExamined).toBeLessThanOrEqual(10);
+    const counts = await profileReads(async () =>
+      expect(await measure('mqtt', 100)).toMatchObject({ pending: 2, deferred: 100 }),
+    );
+    for (const { keysExamined } of counts.slice(4)) expect(keysExamined).toBeLessThanOrEqual(101);
     const untouched = { app: APP, 'work.tries': 0, 'work.claim': { $exists: false } };
     expect(await count(untouched)).toBe(COUNT);
   });

@@ -195,9 +195,9 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
         else await markDeleted(store, push);
         if (end === 'expired') expect(await store.pushCompletion.findDue(1_000)).toContain(push.id);
         const checks = await profile(database, () => complete(store, push), { op: 'query' });
-        const forClaims = checks.filter(({ command }) =>
-          JSON.stringify(command.filter ?? {}).includes('work.claim'),
-        );
+        const forClaims = checks
+          .map(({ command }) => JSON.stringify(command.filter ?? {}))
+          .filter((text) => text.includes(push.id) && text.includes('work.claim'));
         expect(forClaims).toHaveLength(2);
         expect((await store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({ [end]: 1 });
       },
