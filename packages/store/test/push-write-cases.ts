@@ -1,6 +1,7 @@
 import { failureCode } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
 import type { PushDocument } from '../src/documents.ts';
+import { ensureIndexes } from '../src/migrate.ts';
 import { PARKED_AT } from '../src/parked-batches.ts';
 import {
   APP,
@@ -183,6 +184,8 @@ export const PUSH_WRITE_CASES: Cases = {
       batches: batch({ work: embeddedBatch({ at: PARKED_AT }) }),
     },
     (store) => store.batchTable.unpark(10),
+    // It names the indexes that it uses.
+    ensureIndexes,
   ),
   'batchTable.retryNow': on(
     {
