@@ -10,7 +10,7 @@ import { type BatchSet, COUNT_TIMEOUT_MS, openBatchSets } from './backlog.ts';
 
 /** Maximum index entries read of each channel and kind of batches, the oldest first. */
 const MAX_ENTRIES = 20_000;
-/** Maximum apps that are looked up one by one when the entries were more than that: another app may hide them. */
+/** Maximum apps that are looked up one by one: of those with parked batches, and of those that others may hide. */
 const MAX_LOOKED_UP = 30;
 /** Maximum documents read of each collection for such an app. */
 const MAX_DOCUMENTS = 100;
@@ -94,7 +94,7 @@ export function createAppBacklog(
         const due = { ...common, 'work.at': { $lte: horizon } };
         const groups = await Promise.all([
           ...[embedded, ready, waiting].map((set) => group(set, due, limit)),
-          ...[embedded, ready].map((set) => groupParked(set, common, limit)),
+          ...[embedded, ready].map((set) => countParked(set, common, limit)),
         ]);
         counts.push(...groups.flat());
       }
@@ -131,20 +131,26 @@ async function group(
   return found.map(({ _id, ...count }) => ({ app: _id, ...count, isAtLeast: read >= limit }));
 }
 
-/** Counts parked batches by app. Finds the age of the first apps in the id of their first batch: the due time has none. */
-async function groupParked(set: BatchSet, common: Document, limit: number): Promise<Count[]> {
-  const match = { ...common, 'work.at': PARKED_AT };
-  const counts = await group(set, match, limit);
-  const { collection, filter, hint } = set;
-  async function findOldest({ app }: Count): Promise<Date | null> {
-    const first = await collection.findOne<{ _id: string }>(
-      { ...match, ...filter, app },
-      { projection: { _id: 1 }, hint, maxTimeMS: COUNT_TIMEOUT_MS },
-    );
-    return first && new Date(pushStartMs(first._id));
-  }
-  const oldest = await Promise.all(counts.slice(0, MAX_LOOKED_UP).map(findOldest));
-  return counts.map((count, index) => ({ ...count, oldest: oldest[index] ?? null }));
+/** Counts the parked batches of each app. The age of the oldest is that in its id: the due time of all is the same. */
+async function countParked(
+  { collection, filter, hint }: BatchSet,
+  common: Document,
+  limit: number,
+): Promise<Count[]> {
+  const match = { ...common, ...filter, 'work.at': PARKED_AT };
+  const options = { hint, maxTimeMS: COUNT_TIMEOUT_MS };
+  const apps = await collection.distinct('app', match, { maxTimeMS: COUNT_TIMEOUT_MS });
+  return Promise.all(
+    apps.slice(0, MAX_LOOKED_UP).map(async (app: string) => {
+      const ofApp = { ...match, app };
+      const [pending, first] = await Promise.all([
+        collection.countDocuments(ofApp, { ...options, limit }),
+        collection.findOne<{ _id: string }>(ofApp, { ...options, projection: { _id: 1 } }),
+      ]);
+      const oldest = first && new Date(pushStartMs(first._id));
+      return { app, pending, oldest, isAtLeast: pending >= limit };
+    }),
+  );
 }
 
 async function countAmong(

@@ -364,6 +364,9 @@ describe('a paused app with 5,000 due batches', () => {
         ['other', 2],
       ]),
     );
+    const limited = await measureApps(100);
+    expect(limited[0]).toMatchObject({ app: APP, pending: 200, isAtLeast: true });
+    expect(limited).toContainEqual(expect.objectContaining({ app: QUIET, pending: 2 }));
     expect(await store.appBacklog.lookUp(QUIET, new Date())).toMatchObject([
       { pending: 1 },
       { pending: 1 },
