@@ -91,7 +91,7 @@ test('pushes of a paused app are accepted and wait, and arrive once after it is 
 
   expect(online.arrivals).toEqual([]);
   expect(await countAtApple(toIphone)).toEqual(toIphone.map(() => 0));
-  const held = [...toOnline, ...toOffline, ...toIphone];
+  const held = [...toOnline, ...toOffline, ...toIphone, scheduled];
   const stored = mongo.db.collection<{ _id: string; work: { tries: number } }>('pushes');
   const found = await stored.find({ _id: { $in: held.map(({ id }) => id) } }).toArray();
   expect(found.map(({ work }) => work.tries)).toEqual(held.map(() => 0));

@@ -1,14 +1,16 @@
 import { BATCH_LEASE_MS } from '@carillon/core/batch';
-import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { CHANNELS } from '@carillon/core/channels';
+import { pushStartMs } from '@carillon/core/ids';
 import type { Clock } from '@carillon/store/clock';
 import { PUSHES_OF_APP_INDEX, UNCLOSED_BATCHES_INDEX } from '@carillon/store/migrate';
+import { PARKED_AT } from '@carillon/store/parked-batches';
 import type { Suspensions } from '@carillon/store/suspensions';
 import type { Collection, Db, Document } from 'mongodb';
 import { type BatchSet, COUNT_TIMEOUT_MS, openBatchSets } from './backlog.ts';
 
 /** Maximum index entries read of each channel and kind of batches, the oldest first. */
 const MAX_ENTRIES = 20_000;
-/** Maximum apps that are looked up one by one when the entries were more than that: another app may hide them. */
+/** Maximum apps that are looked up one by one: of those with parked batches, and of those that others may hide. */
 const MAX_LOOKED_UP = 30;
 /** Maximum documents read of each collection for such an app. */
 const MAX_DOCUMENTS = 100;
@@ -42,33 +44,13 @@ export function createAppBacklog(
   clock: Clock,
   suspensions: Pick<Suspensions, 'filterSuspended' | 'has'>,
 ) {
-  const sets = Object.values(openBatchSets(db));
-
-  async function group(
-    { collection, filter, hint }: BatchSet,
-    channel: Channel,
-    horizon: Date,
-    limit: number,
-  ): Promise<Count[]> {
-    const match = { 'work.channel': channel, ...filter, 'work.at': { $lte: horizon } };
-    const found = await collection
-      .aggregate<Omit<Count, 'app' | 'isAtLeast'> & { _id: string }>(
-        [
-          { $match: { ...match, ...suspensions.filterSuspended() } },
-          { $sort: { 'work.at': 1 } },
-          { $limit: limit },
-          { $group: { _id: '$app', pending: { $sum: 1 }, oldest: { $min: '$work.at' } } },
-        ],
-        { hint, maxTimeMS: COUNT_TIMEOUT_MS },
-      )
-      .toArray();
-    const read = found.reduce((sum, { pending }) => sum + pending, 0);
-    return found.map(({ _id, ...count }) => ({ app: _id, ...count, isAtLeast: read >= limit }));
-  }
+  const { embedded, ready, waiting } = openBatchSets(db);
 
   /** Counts the pending among the newest pushes of an app, and among some of its other batches. */
   function lookUp(app: string, horizon: Date): Promise<Count[]> {
-    const isDue = { $lte: ['$work.at', horizon] };
+    const isDue = {
+      $or: [{ $lte: ['$work.at', horizon] }, { $eq: ['$work.at', PARKED_AT] }],
+    };
     const isReady = { $eq: ['$work.state', 'ready'] };
     const isOpen = { $eq: ['$state', 'open'] };
     const unclosed = { 'work.state': { $in: ['waiting', 'ready'] }, from: { $exists: true } };
@@ -108,7 +90,12 @@ export function createAppBacklog(
       const counts: Count[] = [];
       // One channel after the other: all at once would take MongoDB from the deliveries.
       for (const channel of CHANNELS) {
-        const groups = await Promise.all(sets.map((set) => group(set, channel, horizon, limit)));
+        const common = { 'work.channel': channel, ...suspensions.filterSuspended() };
+        const due = { ...common, 'work.at': { $lte: horizon } };
+        const groups = await Promise.all([
+          ...[embedded, ready, waiting].map((set) => group(set, due, limit)),
+          ...[embedded, ready].map((set) => countParked(set, common, limit)),
+        ]);
         counts.push(...groups.flat());
       }
       if (counts.some(({ isAtLeast }) => isAtLeast)) {
@@ -121,6 +108,49 @@ export function createAppBacklog(
       return addUp(counts, now);
     },
   };
+}
+
+/** Counts batches by app. */
+async function group(
+  { collection, filter, hint }: BatchSet,
+  match: Document,
+  limit: number,
+): Promise<Count[]> {
+  const found = await collection
+    .aggregate<Omit<Count, 'app' | 'isAtLeast'> & { _id: string }>(
+      [
+        { $match: { ...match, ...filter } },
+        { $sort: { 'work.at': 1 } },
+        { $limit: limit },
+        { $group: { _id: '$app', pending: { $sum: 1 }, oldest: { $min: '$work.at' } } },
+      ],
+      { hint, maxTimeMS: COUNT_TIMEOUT_MS },
+    )
+    .toArray();
+  const read = found.reduce((sum, { pending }) => sum + pending, 0);
+  return found.map(({ _id, ...count }) => ({ app: _id, ...count, isAtLeast: read >= limit }));
+}
+
+/** Counts the parked batches of each app. The age of the oldest is that in its id: the due time of all is the same. */
+async function countParked(
+  { collection, filter, hint }: BatchSet,
+  common: Document,
+  limit: number,
+): Promise<Count[]> {
+  const match = { ...common, ...filter, 'work.at': PARKED_AT };
+  const options = { hint, maxTimeMS: COUNT_TIMEOUT_MS };
+  const apps = await collection.distinct('app', match, { maxTimeMS: COUNT_TIMEOUT_MS });
+  return Promise.all(
+    apps.slice(0, MAX_LOOKED_UP).map(async (app: string) => {
+      const ofApp = { ...match, app };
+      const [pending, first] = await Promise.all([
+        collection.countDocuments(ofApp, { ...options, limit }),
+        collection.findOne<{ _id: string }>(ofApp, { ...options, projection: { _id: 1 } }),
+      ]);
+      const oldest = first && new Date(pushStartMs(first._id));
+      return { app, pending, oldest, isAtLeast: pending >= limit };
+    }),
+  );
 }
 
 async function countAmong(

@@ -12,7 +12,7 @@ export const COUNT_TIMEOUT_MS = 2_000;
 export interface ChannelBacklog {
   /** Batches that workers have or could have now; at most the limit. */
   pending: number;
-  /** Batches that wait for a retry, a fallback or an unavailable provider; at most the limit. */
+  /** Batches that wait for a retry, a fallback, an unavailable provider or the end of a pause; at most the limit. */
   deferred: number;
   /** Age of the oldest pending batch that no worker has, in milliseconds; 0 without one. */
   oldestMs: number;
@@ -45,9 +45,14 @@ export function openBatchSets(db: Db): Record<'embedded' | 'ready' | 'waiting', 
  * Pending are the batches that are due within a lease: a claimed batch is due when its lease ends, so work in progress
  * counts until it is settled. Batches that a push has not released yet count as well, once the push is due. Subscribers
  * of a topic that its fan-out has not read yet are in no batch; they become batches as the earlier ones are closed.
- * Batches of suspended accounts and paused apps count nowhere: no worker may claim them.
+ * Batches of suspended accounts count nowhere: no worker may claim them. Those of paused apps are deferred once they are
+ * parked.
  */
-export function createBacklog(db: Db, clock: Clock, suspensions: Pick<Suspensions, 'filter'>) {
+export function createBacklog(
+  db: Db,
+  clock: Clock,
+  suspensions: Pick<Suspensions, 'filterSuspended'>,
+) {
   const { embedded, ready, waiting } = openBatchSets(db);
 
   return {
@@ -59,7 +64,7 @@ export function createBacklog(db: Db, clock: Clock, suspensions: Pick<Suspension
     async measure(channel: Channel, limit: number): Promise<ChannelBacklog> {
       const now = clock.now();
       const horizon = new Date(now + BATCH_LEASE_MS);
-      const common = { 'work.channel': channel, ...suspensions.filter() };
+      const common = { 'work.channel': channel, ...suspensions.filterSuspended() };
       const count = ({ collection, filter, hint }: BatchSet, dueAt: Document) =>
         collection.countDocuments(
           { ...common, ...filter, 'work.at': dueAt },

@@ -9,6 +9,7 @@ import type {
 } from '@carillon/store/documents';
 import { inboxRange } from '@carillon/store/inbox';
 import { DUE_PUSHES_INDEX } from '@carillon/store/migrate';
+import { PARKED_AT } from '@carillon/store/parked-batches';
 import { IS_UNSUBSCRIBING, parseSubscriptionId } from '@carillon/store/subscriptions';
 import { type Collection, type Db, type Document, MongoServerError } from 'mongodb';
 import { hasEnded, TRACKED_CHANNELS } from './pending.ts';
@@ -127,7 +128,6 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
 function buildSearch({ app, token }: Query, nowMs: number): Document[] {
   const isForToken = {
     app,
-    'work.at': { $lte: new Date(nowMs + LOOKAHEAD_MS) },
     // A token contains no character that has a meaning in a regular expression.
     'work.tokens': { $regex: `(^| )${token}( |$)` },
   };
@@ -137,8 +137,11 @@ function buildSearch({ app, token }: Query, nowMs: number): Document[] {
     'work.state': 'ready',
     state: { $in: ['open', 'scheduled'] },
   };
+  const dueSoon = { 'work.at': { $lte: new Date(nowMs + LOOKAHEAD_MS) } };
+  const parked = { 'work.at': PARKED_AT };
   const own = {
     ...isForToken,
+    $or: [dueSoon, parked],
     'work.state': { $in: ['waiting', 'ready'] },
     from: { $lte: token },
     to: { $gte: token },
@@ -153,7 +156,8 @@ function buildSearch({ app, token }: Query, nowMs: number): Document[] {
     { $project: { push: 1 } },
   ];
   return [
-    { $match: embedded },
+    // Both conditions in each branch: otherwise the index would lead over the batches that are due later.
+    { $match: { $or: [dueSoon, parked].map((dueAt) => ({ ...embedded, ...dueAt })) } },
     { $limit: MAX_PUSHES },
     { $project: { _id: 1 } },
     { $unionWith: { coll: 'batches', pipeline: ownBatches } },

@@ -1,7 +1,9 @@
 import { CHANNELS } from '@carillon/core/channels';
-import { batchId } from '@carillon/core/ids';
+import { batchId, newPushId } from '@carillon/core/ids';
 import type { Batch, BatchDocument, PushDocument } from '@carillon/store/documents';
-import { beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, describe, expect, test } from '@jest/globals';
+import type { Filter } from 'mongodb';
+import { PARKED_AT } from '../../store/src/parked-batches.ts';
 import {
   ACCOUNT,
   APP,
@@ -150,25 +152,6 @@ test('batches of suspended accounts are not counted', async () => {
   expect(await measureApps()).toMatchObject([{ app: 'other', pending: 2 }]);
 });
 
-test('batches of a paused app are counted by app, and in no channel', async () => {
-  for (const insert of [insertBatch, insertPush]) {
-    await insert({});
-    await insert({}, { app: 'other' });
-  }
-  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
-  await store.apps.pause(APP);
-  await store.suspensions.refresh();
-  expect(await measure()).toMatchObject({ pending: 2 });
-  const counted = { [APP]: 2, other: 2 };
-  const countByApp = async () =>
-    Object.fromEntries((await measureApps()).map(({ app, pending }) => [app, pending]));
-  expect(await countByApp()).toEqual(counted);
-  await store.apps.resume(APP);
-  await store.suspensions.refresh();
-  expect(await measure()).toMatchObject({ pending: 4 });
-  expect(await countByApp()).toEqual(counted);
-});
-
 test('a count stops at its limit', async () => {
   for (let n = 0; n < 8; n += 1) await insertBatch({ at: n < 5 ? anHourAgo() : inAnHour() });
   expect(await measure('mqtt', 2)).toMatchObject({ pending: 2, deferred: 2 });
@@ -202,7 +185,8 @@ test.each([100, 2])('counting by app reads no document, at most %d entries', asy
   for (let n = 0; n < 9; n += 1)
     for (const insert of [insertBatch, insertPush]) await insert({}, { app: `app ${n % 3}` });
   const reads = await profileReads(() => measureApps(limit));
-  expect(reads).toHaveLength(3 * CHANNELS.length);
+  // Those that are due, of three kinds, and those that are parked, of two.
+  expect(reads).toHaveLength(5 * CHANNELS.length);
   for (const { docsExamined, keysExamined } of reads) {
     expect(docsExamined).toBe(0);
     expect(keysExamined).toBeLessThanOrEqual(Math.min(9, limit) + 1);
@@ -325,7 +309,7 @@ test.each(Object.entries(DUE))('%s is due', async (_, { collection, document }) 
   expect(await countDue()).toBe(1);
 });
 
-test('work that is not due, claimed, done, or of a suspended account or a paused app is none', async () => {
+test('work that is not due, claimed, done or of a suspended account is none', async () => {
   const idOf = (n: number) => `0190000000000000000000${n.toString().padStart(2, '0')}`;
   await insertDocuments(
     under.db,
@@ -343,11 +327,136 @@ test('work that is not due, claimed, done, or of a suspended account or a paused
   await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
   await store.suspensions.refresh();
   expect(await countDue()).toBe(0);
-  await under.db.collection('accounts').deleteMany({});
+});
+
+describe('a paused app with 5,000 due batches', () => {
+  const [COUNT, PAGE] = [5_000, 1_000];
+  /** An app that stays paused. */
+  const QUIET = 'quiet app';
+  let ids: string[];
+
+  /** Inserts due batches of an app, half of them in pushes; returns their ids. */
+  async function insertDue(app: string, count: number): Promise<string[]> {
+    const pushIds = Array.from({ length: count / 2 }, () => newPushId(Date.now() - HOUR_MS));
+    const pushes = pushIds.map((_id) => push({ _id, app, work: embeddedBatch() }));
+    const batches = pushIds.map((id) => batch({ _id: batchId(id, 0), push: id, app }));
+    await insertDocuments(under.db, 'pushes', ...pushes);
+    await insertDocuments(under.db, 'batches', ...batches);
+    return [...pushes, ...batches].map(({ _id }) => _id);
+  }
+
+  /** Claims batches as workers do that get their jobs. Returns how many were claimed. */
+  async function claim(some: readonly string[]): Promise<number> {
+    const claiming = some.map((id) => store.batchTable.claim(id, 'r:1', LEASE_MS));
+    return (await Promise.all(claiming)).filter((claimed) => claimed !== undefined).length;
+  }
+
+  async function setPaused(app: string, paused: boolean): Promise<void> {
+    await (paused ? store.apps.pause(app) : store.apps.resume(app));
+    await store.suspensions.refresh();
+  }
+
+  const count = async (filter: Filter<{ _id: string }>): Promise<number> => {
+    const { pushes, batches } = under;
+    const counts = [pushes, batches].map((one) => one.countDocuments(filter as object));
+    return (await Promise.all(counts)).reduce((total, one) => total + one);
+  };
+  const countDueOf = (app: string) =>
+    count({ app, 'work.at': { $lte: new Date() }, 'work.state': 'ready' });
+
+  beforeEach(async () => {
+    const apps = [APP, QUIET].map((_id) => ({ _id, account: ACCOUNT }));
+    await insertDocuments(under.db, 'apps', ...apps);
+    for (const { _id } of apps) await setPaused(_id, true);
+    ids = await insertDue(APP, COUNT);
+    const quiet = await insertDue(QUIET, 2);
+    for (const insert of [insertBatch, insertPush]) await insert({}, { app: 'other' });
+    expect(await claim([...ids, ...quiet])).toBe(0);
+  });
+
+  test('hides no batch of another, and costs no search', async () => {
+    const searches = await profileReads(async () => {
+      const found = await store.batchTable.findDue(PAGE);
+      expect(found.map(({ app }) => app)).toEqual(['other', 'other']);
+      expect(await store.batchTable.unpark(PAGE)).toBe(0);
+    });
+    expect(searches).toHaveLength(4);
+    for (const { keysExamined } of searches) expect(keysExamined).toBeLessThanOrEqual(10);
+    const counts = await profileReads(async () =>
+      expect(await measure('mqtt', 100)).toMatchObject({ pending: 2, deferred: 100 }),
+    );
+    for (const { keysExamined } of counts.slice(4)) expect(keysExamined).toBeLessThanOrEqual(101);
+    const untouched = { app: APP, 'work.tries': 0, 'work.claim': { $exists: false } };
+    expect(await count(untouched)).toBe(COUNT);
+  });
+
+  test('is counted by app, those that wait longest by their age', async () => {
+    expect(await measure()).toMatchObject({ pending: 2, deferred: COUNT + 2 });
+    const [most, ...others] = await measureApps();
+    expect(most).toMatchObject({ app: APP, pending: COUNT, isAtLeast: false });
+    expect(Math.round((most?.oldestMs ?? 0) / HOUR_MS)).toBe(1);
+    expect(others.map(({ app, pending }) => [app, pending])).toEqual(
+      expect.arrayContaining([
+        [QUIET, 2],
+        ['other', 2],
+      ]),
+    );
+    const limited = await measureApps(100);
+    expect(limited[0]).toMatchObject({ app: APP, pending: 200, isAtLeast: true });
+    expect(limited).toContainEqual(expect.objectContaining({ app: QUIET, pending: 2 }));
+    expect(await store.appBacklog.lookUp(QUIET, new Date())).toMatchObject([
+      { pending: 1 },
+      { pending: 1 },
+    ]);
+  });
+
+  test('is due again after its pause, although the scheduler ends after the first page', async () => {
+    await setPaused(APP, false);
+    expect(await store.batchTable.unpark(PAGE)).toBe(2 * PAGE);
+    const next = await under.connect();
+    await next.suspensions.refresh();
+    // Pushes that it accepts meanwhile do not wait for the earlier ones.
+    const [accepted = ''] = await insertDue(APP, 2);
+    expect(await claim([accepted])).toBe(1);
+    expect(await next.batchTable.unpark(PAGE)).toBe(2 * PAGE);
+    expect(await next.batchTable.unpark(PAGE)).toBe(COUNT - 4 * PAGE);
+    expect(await next.batchTable.unpark(PAGE)).toBe(0);
+    expect(await countDueOf(APP)).toBe(COUNT + 1);
+    expect(await claim(ids)).toBe(COUNT);
+    expect(await count({ app: QUIET, 'work.at': PARKED_AT })).toBe(2);
+  });
+
+  test('loses nothing when it is paused again meanwhile, and two schedulers work at once', async () => {
+    await setPaused(APP, false);
+    await store.batchTable.unpark(PAGE);
+    await setPaused(APP, true);
+    expect(await claim(ids)).toBe(0);
+    expect(await countDueOf(APP)).toBe(0);
+    expect(await store.batchTable.unpark(PAGE)).toBe(0);
+    await setPaused(APP, false);
+    // The retry that an operator requests changes nothing for those that were never tried.
+    await store.batchTable.retryNow(APP, 'mqtt');
+    const other = await under.connect();
+    await other.suspensions.refresh();
+    for (const both of [store, other]) await both.batchTable.unpark(1);
+    await Promise.all([store, other].map(({ batchTable }) => batchTable.unpark(COUNT)));
+    expect(await countDueOf(APP)).toBe(COUNT);
+  });
+
+  test('leaves another app its share of those that become due again', async () => {
+    for (const app of [APP, QUIET]) await setPaused(app, false);
+    expect(await store.batchTable.unpark(10)).toBeGreaterThan(2);
+    expect([await countDueOf(QUIET), await countDueOf(APP)]).toEqual([2, 10]);
+  });
+});
+
+test('scheduled pushes of a paused app are opened, and wait parked', async () => {
+  await insertDocuments(under.db, 'apps', { _id: APP, account: ACCOUNT });
   await store.apps.pause(APP);
   await store.suspensions.refresh();
-  expect(await countDue()).toBe(0);
-  await store.apps.resume(APP);
-  await store.suspensions.refresh();
-  expect(await countDue()).toBe(1);
+  await insertPush({ at: anHourAgo() }, { state: 'scheduled', dueAt: anHourAgo() });
+  expect(await store.pushes.openDue()).toBe(1);
+  const [due] = await store.batchTable.findDue(10);
+  expect(await store.batchTable.claim(due?.id ?? '', 'r:1', LEASE_MS)).toBeUndefined();
+  expect(await store.batchTable.findDue(10)).toEqual([]);
 });

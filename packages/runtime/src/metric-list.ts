@@ -184,7 +184,7 @@ export const METRICS = {
     type: 'gauge',
     labels: ['channel'],
     services: ['scheduler'],
-    help: 'Batches that wait for a retry, a fallback or a provider, up to 100000',
+    help: 'Batches that wait for a retry, a fallback, a provider or the end of a pause, up to 100000',
   },
   carillon_app_pending_batches: {
     type: 'gauge',

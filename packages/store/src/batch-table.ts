@@ -28,6 +28,7 @@ import { buildFailureMark, findFailures } from './failure-mark.ts';
 import { createHeldBatches } from './held-batches.ts';
 import { buildLapsedCount } from './lapsed-claims.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
+import { createParkedBatches, PARKED_AT } from './parked-batches.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
 import type { Suspensions } from './suspensions.ts';
 
@@ -90,23 +91,20 @@ interface ClaimRequest {
 }
 
 /** Claims, progress and settlement of batches, whether they have a document of their own or lie in their push. */
-export function createBatchTable(
-  db: Db,
-  suspensions: Pick<Suspensions, 'filter'>,
-  tracer?: Tracer,
-) {
+export function createBatchTable(db: Db, suspensions: Suspensions, tracer?: Tracer) {
   const holders = openBatchHolders(db);
   return {
     ...createClaims(holders, suspensions, tracer),
     ...createHeldBatches(holders),
     settle: createSettle(holders, tracer),
     ...createDueBatches(holders, suspensions),
+    ...createParkedBatches(holders, suspensions),
   };
 }
 
 function createClaims(
   holders: BatchHolders,
-  suspensions: Pick<Suspensions, 'filter'>,
+  suspensions: Pick<Suspensions, 'filter' | 'listPaused'>,
   tracer?: Tracer,
 ) {
   const claimBatched = createBatcher<ClaimRequest, ClaimedBatch | undefined>(
@@ -117,18 +115,24 @@ function createClaims(
       // Only a batch in its push comes with the push's context.
       (_, claimed) => (claimed instanceof Error ? undefined : claimed?.sendable?.trace),
       (requests) =>
-        runPerCollection(requests, (id, group) =>
-          claimAll(holders.of(id), group, suspensions.filter()),
-        ),
+        runPerCollection(requests, async (id, group) => {
+          const collection = holders.of(id);
+          const [claimed] = await Promise.all([
+            claimAll(collection, group, suspensions.filter()),
+            parkAll(collection, group, suspensions.listPaused()),
+          ]);
+          return claimed;
+        }),
     ),
     { maxBatchSize: 200 },
   );
 
   return {
     /**
-     * Claims a batch for `leaseMs` if it is due and not claimed. Concurrent claims share round trips.
+     * Claims a batch for `leaseMs` if it is due and not claimed. Concurrent claims share round trips. Parks the batch of
+     * a paused app instead.
      *
-     * @returns undefined if it is claimed or closed, its push isn't open, or its account is suspended
+     * @returns undefined if it is claimed or closed, its push isn't open, its account is suspended or its app paused
      */
     claim: (id: string, reply: string, leaseMs: number): Promise<ClaimedBatch | undefined> =>
       claimBatched({ id, reply, leaseMs }),
@@ -203,6 +207,20 @@ async function claimAll(
     const claimedBatch = { id, push: pushIdOfBatch(id), claim, work, ...isReported };
     return isBatchId(id) ? claimedBatch : { ...claimedBatch, sendable: sendable as SendablePush };
   });
+}
+
+/** Parks those of the batches that are due and of these apps (store/parked-batches). A lapsed claim stays in force. */
+async function parkAll(
+  collection: Collection<BatchHolder>,
+  requests: readonly ClaimRequest[],
+  pausedApps: string[],
+): Promise<void> {
+  if (pausedApps.length === 0) return;
+  const filter = {
+    ...buildClaimFilter(requests.map(({ id }) => id)),
+    app: { $in: pausedApps },
+  } as Filter<BatchHolder>;
+  await collection.updateMany(filter, { $set: { 'work.at': PARKED_AT } }, FAST_WRITE);
 }
 
 /** Renews claims of one collection; returns whether each was renewed. */

@@ -195,7 +195,10 @@ export interface TriedRecipient {
 export interface Batch {
   state: BatchState;
   channel: Channel;
-  /** Time from which the batch may be claimed; while it is claimed, the end of the lease. MongoDB's time. */
+  /**
+   * Time from which the batch may be claimed; while it is claimed, the end of the lease. MongoDB's time. That of a parked
+   * batch is never reached (store/parked-batches).
+   */
   at: Date;
   /** Random id of the current claim; every write of its worker is conditional on it. */
   claim?: string;

@@ -30,7 +30,7 @@ const DUE_FIELDS = {
 /** Batches that no worker has: those that are due, and those that wait for a retry. */
 export function createDueBatches(
   { pushes, batches }: BatchHolders,
-  suspensions: Pick<Suspensions, 'filter'>,
+  suspensions: Pick<Suspensions, 'filterSuspended'>,
 ) {
   const filterDue = (channels: readonly Channel[]) => dueBatchFilter(suspensions, channels);
 
@@ -120,10 +120,16 @@ export function createDueBatches(
   };
 }
 
-/** Filters the batches of these channels that are due and not claimed, but those of suspended accounts. */
-function dueBatchFilter(suspensions: Pick<Suspensions, 'filter'>, channels: readonly Channel[]) {
+/**
+ * Filters the batches of these channels that are due and not claimed, but those of suspended accounts. Those of paused
+ * apps are among them until a worker parks them (store/parked-batches).
+ */
+function dueBatchFilter(
+  suspensions: Pick<Suspensions, 'filterSuspended'>,
+  channels: readonly Channel[],
+) {
   return {
-    ...suspensions.filter(),
+    ...suspensions.filterSuspended(),
     'work.state': 'ready' as const,
     // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
     'work.channel': { $in: channels },

@@ -15,6 +15,7 @@ import {
   sumOutcomes,
 } from './final-outcomes.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
+import { PARKED_AT } from './parked-batches.ts';
 
 /** Retention of the outcomes of recipients after a push has ended for its sender. */
 export const STATUS_RETENTION_MS = 2 * 86_400_000;
@@ -204,6 +205,8 @@ async function awaitSettlements({ pushes, batches }: Tables, push: string): Prom
   const isHeld = {
     'work.state': 'ready' as const,
     'work.claim': { $exists: true },
+    // The lease of a parked batch has ended.
+    'work.at': { $ne: PARKED_AT },
     $expr: { $gt: ['$work.at', '$$NOW'] },
   };
   const options = { projection: { _id: 1 } } as const;

@@ -37,7 +37,7 @@ export class PushIdInUse extends Error {
 export function createPushes(
   db: Db,
   clock: Clock,
-  suspensions: Pick<Suspensions, 'filter'>,
+  suspensions: Pick<Suspensions, 'filterSuspended'>,
   tracer?: Tracer,
 ) {
   const pushes: Pushes = db.collection('pushes');
@@ -136,7 +136,11 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
 }
 
 /** Opens scheduled pushes. */
-function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspensions, 'filter'>) {
+function createDuePushes(
+  pushes: Pushes,
+  clock: Clock,
+  suspensions: Pick<Suspensions, 'filterSuspended'>,
+) {
   async function listTraces(
     filter: Filter<PushDocument>,
     order: Record<string, 1>,
@@ -153,7 +157,7 @@ function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspens
   return {
     /**
      * Opens scheduled pushes that are due by MongoDB's clock: never early. Pushes of suspended accounts are opened only
-     * after their expiry, so that they end. Returns how many.
+     * after their expiry, so that they end; those of paused apps are opened, and wait then. Returns how many.
      */
     async openDue(): Promise<number> {
       const isExpired = { expiresAt: { $lte: new Date(clock.now()) } };
@@ -161,7 +165,7 @@ function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspens
         {
           state: 'scheduled',
           $expr: { $lte: ['$dueAt', '$$NOW'] },
-          $or: [suspensions.filter(), isExpired],
+          $or: [suspensions.filterSuspended(), isExpired],
         },
         { $set: { state: 'open' } },
       );
@@ -171,7 +175,11 @@ function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspens
     /** Lists the contexts of the traced pushes that {@link openDue} opens next, the earliest first. */
     listDueTraces: (limit: number): Promise<string[]> =>
       listTraces(
-        { state: 'scheduled', $expr: { $lte: ['$dueAt', '$$NOW'] }, ...suspensions.filter() },
+        {
+          state: 'scheduled',
+          $expr: { $lte: ['$dueAt', '$$NOW'] },
+          ...suspensions.filterSuspended(),
+        },
         { dueAt: 1 },
         limit,
       ),

@@ -54,6 +54,8 @@ export function createSuspensions(db: Db) {
     has: (app: string): boolean => suspended.has(app),
     /** Checks whether an operator has paused the app. */
     isPaused: (app: string): boolean => paused.has(app),
+    /** Lists the paused apps. */
+    listPaused: (): string[] => [...paused],
     /** Checks whether the app's pushes may be delivered: it is not paused, and its account not suspended. */
     mayDeliver: (app: string): boolean => !suspended.has(app) && !paused.has(app),
     /** Builds a filter that excludes the documents of the apps whose pushes may not be delivered. */

@@ -1,12 +1,14 @@
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { ClaimedBatch } from '../src/batch-table.ts';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatchDocument } from '../src/create-batches.ts';
 import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
+import { PARKED_AT } from '../src/parked-batches.ts';
 import { type Pair, startPair } from './crossings.ts';
 import {
+  APP,
   complete,
   deliver,
   expire,
@@ -14,6 +16,7 @@ import {
   LEASE_MS,
   markDeleted,
   newTokens,
+  profile,
   readBatch,
   SHAPES,
   type Shape,
@@ -129,6 +132,77 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
       expect(status?.outcomes).toEqual({ delivered: 1 });
     },
   );
+
+  describe('of a paused app', () => {
+    beforeEach(async () => {
+      const app = { _id: APP, account: 'b'.repeat(24), pausedAt: new Date() };
+      await database.db.collection<{ _id: string }>('apps').insertOne(app);
+    });
+    afterEach(async () => {
+      await database.db.collection<{ _id: string }>('apps').deleteOne({ _id: APP });
+      await store.suspensions.refresh();
+    });
+
+    /** A batch that is parked under a claim that has lapsed. */
+    async function park(id: string): Promise<ClaimedBatch> {
+      const lapsed = await claim(id);
+      await store.suspensions.refresh();
+      expect(await store.batchTable.claim(id, 'reply', LEASE_MS)).toBeUndefined();
+      expect(await read(id)).toMatchObject({ at: PARKED_AT, claim: lapsed.claim, tries: 1 });
+      return lapsed;
+    }
+
+    test('that a worker holds is left to it', async () => {
+      const id = await insertBatch();
+      const held = await claim(id, LEASE_MS);
+      await store.suspensions.refresh();
+      expect(await store.batchTable.claim(id, 'reply', LEASE_MS)).toBeUndefined();
+      expect((await read(id))?.at).toEqual(held.work.at);
+      expect(await store.batchTable.settle(settlement(id, held.claim))).toEqual({ got: {} });
+    });
+
+    test('is settled by its last worker', async () => {
+      const id = await insertBatch();
+      const lapsed = await park(id);
+      expect(await store.batchTable.settle(settlement(id, lapsed.claim))).toEqual({ got: {} });
+      expect((await read(id))?.state).toBe('closed');
+    });
+
+    test.each(['released by its last worker', 'to be retried at once'])(
+      'is due when it is %s, and then parked again',
+      async (how) => {
+        const id = await insertBatch();
+        const lapsed = await park(id);
+        if (how !== 'to be retried at once') {
+          expect(await store.batchTable.releaseClaim(lapsed, RELEASE)).toBe(true);
+        } else {
+          await store.batchTable.retryNow(APP, 'mqtt');
+          expect((await read(id))?.at).toEqual(PARKED_AT);
+          expect(await store.batchTable.releaseClaim(lapsed, { delayMs: LEASE_MS })).toBe(true);
+        }
+        expect((await read(id))?.at.getTime()).toBeLessThanOrEqual(Date.now());
+        expect(await store.batchTable.claim(id, 'reply', LEASE_MS)).toBeUndefined();
+        expect((await read(id))?.at).toEqual(PARKED_AT);
+      },
+    );
+
+    test.each(['deleted', 'expired'])(
+      'ends when its push is %s, which waits for no claim',
+      async (end) => {
+        const push = await insertPush(database, newTokens(1), { shape });
+        await park(push.batchIds[0] ?? '');
+        if (end === 'expired') await expire(database, push);
+        else await markDeleted(store, push);
+        if (end === 'expired') expect(await store.pushCompletion.findDue(1_000)).toContain(push.id);
+        const checks = await profile(database, () => complete(store, push), { op: 'query' });
+        const forClaims = checks
+          .map(({ command }) => JSON.stringify(command.filter ?? {}))
+          .filter((text) => text.includes(push.id) && text.includes('work.claim'));
+        expect(forClaims).toHaveLength(2);
+        expect((await store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({ [end]: 1 });
+      },
+    );
+  });
 
   async function claimTimes(id: string, times: number): Promise<ClaimedBatch> {
     let claimed = await claim(id);

@@ -1,6 +1,8 @@
 import { failureCode } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
 import type { PushDocument } from '../src/documents.ts';
+import { ensureIndexes } from '../src/migrate.ts';
+import { PARKED_AT } from '../src/parked-batches.ts';
 import {
   APP,
   after,
@@ -175,6 +177,15 @@ export const PUSH_WRITE_CASES: Cases = {
       latenciesMs: new Uint32Array(3),
       deferred: [],
     }),
+  ),
+  'batchTable.unpark': on(
+    {
+      pushes: push({ work: embeddedBatch({ at: PARKED_AT }) }),
+      batches: batch({ work: embeddedBatch({ at: PARKED_AT }) }),
+    },
+    (store) => store.batchTable.unpark(10),
+    // It names the indexes that it uses.
+    ensureIndexes,
   ),
   'batchTable.retryNow': on(
     {

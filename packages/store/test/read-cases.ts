@@ -87,7 +87,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   },
   retention: { listOpenAfter: [undefined, 10] },
   suspensions: {
-    ...{ has: [APP], isPaused: [APP], mayDeliver: [APP] },
+    ...{ has: [APP], isPaused: [APP], listPaused: [], mayDeliver: [APP] },
     ...{ filter: [], filterSuspended: [], refresh: [] },
   },
   pushProgress: { findAccounts: [[PUSH]], readMarks: [[PUSH]], readProgress: [[PUSH]] },

@@ -15,6 +15,7 @@ const MAX_LINKS = 500;
 /** Items found in one tick, by kind: the names are values of the metric's label `what`. */
 export interface ReconcileResult {
   opened: number;
+  unparked: number;
   works: number;
   fanOuts: number;
   endings: number;
@@ -35,6 +36,7 @@ export async function reconcile(
   const { batchTable, fanOuts, pushCompletion } = store;
   const opened = await openDue(store, tracer);
   if (opened > 0) failpoint('opened');
+  const unparked = await batchTable.unpark(ITEMS_PER_TICK);
   const startedAt = performance.now();
   const [lostBatches, dueFanOuts, completions] = await Promise.all([
     batchTable.findDue(ITEMS_PER_TICK).then((due) => leaveOutNew(due, store)),
@@ -58,6 +60,7 @@ export async function reconcile(
   }
   return {
     opened,
+    unparked,
     works: lostBatches.length,
     fanOuts: dueFanOuts.length,
     endings: completions.length,
