@@ -17,7 +17,7 @@ const PUSHES: Record<Size, { large: number; other: number }> = {
 const OTHERS = 10;
 const DEVICES = 50;
 const IN_FLIGHT = 100;
-const ALONE_SECONDS = 30;
+const ALONE_SECONDS = 10;
 /** A small app's pushes, one a second, for longer than a backlog lasts. */
 const MAX_SMALL_PUSHES = 600;
 const TIMEOUT_MS = 300_000;

@@ -38,7 +38,7 @@ export interface Turn {
   app: string;
   /** Recipients of the job, or another measure of its work. */
   recipients: number;
-  /** The job was added before, and probably still waits: it does not count as more work. */
+  /** The job was added before, and probably still waits: it comes after the others of its app, and does not count as more work. */
   isAgain?: boolean;
 }
 
@@ -70,7 +70,8 @@ export function createAppTurns(
   async function look(): Promise<void> {
     const added = new Map<string, number>();
     for (const [app, one] of apps.entries()) {
-      if (one.added > 0) added.set(app, one.added);
+      // Of jobs that were added again, only the place behind the others is wanted.
+      if (one.added > 0 || one.again > 0) added.set(app, one.added);
       Object.assign(one, { added: 0, again: 0, jobs: 0 });
     }
     await withTimeout(whenReady(), LOOK_TIMEOUT_MS, 'Redis');

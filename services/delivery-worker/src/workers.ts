@@ -110,9 +110,16 @@ function startSending(
 ): QueueWorker {
   // A job has many pushes, and a device that does not respond holds its job: both are bounded.
   const slots = createSemaphore(concurrency);
+  /** Pushes that have a slot or wait for one: another job of such a push would wait as well, and hold a job's place. */
+  const taken = new Set<string>();
   async function deliverWithSlot(app: string, id: string): Promise<string | undefined> {
+    if (taken.has(id)) return undefined;
+    taken.add(id);
     const releaseSlot = await slots.acquire(app);
-    return deliver(id).finally(releaseSlot);
+    return deliver(id).finally(() => {
+      taken.delete(id);
+      releaseSlot();
+    });
   }
   async function deliverAll(app: string, pushes: readonly string[]): Promise<void> {
     const startedAt = performance.now();
