@@ -415,8 +415,10 @@ describe('a console that is killed', () => {
     await waitForText(fixture.owner, 'Live');
     const pid = fixture.stack.kill('dashboard', 'SIGKILL');
     await waitForText(fixture.owner, 'Not live since');
+    await waitForText(fixture.owner, 'Live data stopped');
     await fixture.stack.waitForRestart('dashboard', pid);
     await fixture.owner.waitForFunction("!document.body.innerText.includes('Not live since')");
+    await fixture.owner.waitForFunction("!document.body.innerText.includes('Live data stopped')");
     await waitForText(fixture.owner, 'Live');
   });
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Redis } from '../../packages/presence/src/redis.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
-import { runCarillonJson } from '../support/carillon.ts';
+import { runCarillonHere, runCarillonJson } from '../support/carillon.ts';
 import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { payloadsOf } from '../support/guarantees/devices.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
@@ -138,4 +138,14 @@ test('the audit log has the pause and its end', async () => {
     { actor, facts: facts(false) },
   ]);
   expect(entries.filter(({ result }) => result === 'done')).toHaveLength(2);
+});
+
+test('the audit log has the end of a pause that failed', async () => {
+  const refusing = { pausedAt: { $exists: false } };
+  await mongo.db.command({ collMod: 'apps', validator: refusing });
+  const { code } = await runCarillonHere(stack.home, ['app', 'pause', tenant.app]);
+  await mongo.db.command({ collMod: 'apps', validator: {} });
+  expect(code).toBe(1);
+  const last = await mongo.db.collection('audit').findOne({}, { sort: { _id: -1 } });
+  expect(last).toMatchObject({ action: 'app.change', result: 'INTERNAL' });
 });

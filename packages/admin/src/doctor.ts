@@ -9,7 +9,13 @@ import type { Store } from '@carillon/store/store';
 import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
 import { checkFcmUse } from './fcm-use.ts';
-import { findProblems, type HealthFacts, type Problem, readHealth } from './health.ts';
+import {
+  findProblems,
+  type HealthFacts,
+  type Problem,
+  readHealth,
+  readRefusals,
+} from './health.ts';
 import { listPendingApps, type PendingApp } from './queues.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
@@ -67,7 +73,7 @@ export async function checkHealth(
   const facts = await fetchHealth(redis, store).catch(() => undefined);
   const refusals =
     facts === undefined
-      ? await store?.credentials.listUnaccepted(MAX_LISTED + 1).catch(() => undefined)
+      ? await (store && readRefusals(store, MAX_LISTED + 1).catch(() => undefined))
       : facts.refusals;
   const all: HealthFacts = { queues: [], circuits: [], apps: new Map(), ...facts, refusals };
   const problems = findProblems(all, Date.now());
@@ -85,7 +91,9 @@ export async function checkHealth(
           check('workers', 'each queue with waiting jobs has a worker', 'no-worker', 'slow-queue'),
           check('providers', 'none is unavailable for an app', 'open-circuit'),
         ]),
-    ...(refusals === undefined ? [] : [check('refused credentials', 'none', 'refused-credential')]),
+    ...(refusals === undefined
+      ? []
+      : [check('refused credentials', 'none in the last hour', 'refused-credential')]),
   ]);
 }
 
@@ -291,7 +299,7 @@ async function findLargest(
 
 function describeApp({ app, name, pending, isAtLeast, paused }: PendingApp): string {
   const count = isAtLeast ? `${pending} or more` : pending;
-  return `; most of app ${app} (${name}${paused ? ', paused' : ''}): ${count} pending`;
+  return `; the largest: app ${app} (${name}${paused ? ', paused' : ''}) with ${count} pending`;
 }
 
 /**

@@ -15,6 +15,8 @@ import type { Store } from '@carillon/store/store';
 const SLOW_MS = 60_000;
 /** Maximum refused credentials that are read. */
 const MAX_REFUSALS = 100;
+/** The queue that schedulers take. */
+const SCHEDULER_QUEUE: QueueName = 'maintenance';
 /** Maximum wait for MongoDB: the problems that Redis shows are reported without it. */
 const STORE_TIMEOUT_MS = 1_000;
 
@@ -50,15 +52,28 @@ export interface Problem {
   advice: string;
 }
 
+/** Stores that problems are read from. */
+type HealthStore = Pick<Store, 'apps' | 'credentials' | 'suspensions'>;
+
+/** Reads which apps' pushes may not be delivered, and the refused credentials of all others. */
+export async function readRefusals(
+  { credentials, suspensions }: Omit<HealthStore, 'apps'>,
+  limit: number,
+): Promise<RefusalView[]> {
+  await suspensions.refresh();
+  return credentials.listUnaccepted(limit, suspensions.filter());
+}
+
 /**
- * Reads the facts: the queues and circuits from the Redis of the queues, and the refused credentials.
+ * Reads the facts: the queues and circuits from the Redis of the queues, and the refused credentials. What concerns only
+ * paused apps and suspended accounts is left out; it refreshes which these are.
  *
  * @param store undefined if it can't be reached
  * @throws if Redis fails
  */
 export async function readHealth(
   redis: Redis,
-  store: Pick<Store, 'apps' | 'credentials'> | undefined,
+  store: HealthStore | undefined,
 ): Promise<HealthFacts> {
   const withinTimeout = <T>(reading: Promise<T> | undefined) =>
     resultWithin(
@@ -66,11 +81,12 @@ export async function readHealth(
       STORE_TIMEOUT_MS,
       undefined,
     );
-  const [queues, circuits, refusals] = await Promise.all([
+  const [queues, reported, refusals] = await Promise.all([
     readQueueStates(redis),
     readOpenCircuits(redis),
-    withinTimeout(store?.credentials.listUnaccepted(MAX_REFUSALS)),
+    withinTimeout(store && readRefusals(store, MAX_REFUSALS)),
   ]);
+  const circuits = reported.filter(({ app }) => store?.suspensions.mayDeliver(app) ?? true);
   const ids = [...new Set(circuits.map(({ app }) => app))];
   const apps = ids.length === 0 ? [] : await withinTimeout(store?.apps.findOwners(ids));
   return {
@@ -83,9 +99,19 @@ export async function readHealth(
 export function findProblems(facts: HealthFacts, now: number): Problem[] {
   return [
     ...findQueueProblems(facts.queues, now),
+    ...findOverflow(facts),
     ...(facts.refusals ?? []).map(describeRefusal),
     ...findCircuitProblems(facts),
   ];
+}
+
+/** Tells that the lists are full: the first apps may hide those of other accounts. */
+function findOverflow({ circuits, refusals = [] }: HealthFacts): Problem[] {
+  if (refusals.length < MAX_REFUSALS && circuits.length < MAX_OPEN_CIRCUITS) return [];
+  const text =
+    'At least 100 apps have a refused credential or an unavailable provider; not all of them are listed.';
+  const advice = 'If yours is not listed, look at its credentials and its failed deliveries.';
+  return [{ kind: 'installation', since: null, text, advice }];
 }
 
 /** Selects the problems that an operator of some accounts may see, without figures of others. */
@@ -94,10 +120,11 @@ export function selectProblems(
   mayUseAccount: (account: string) => boolean,
 ): Problem[] {
   const ofAccounts = problems.filter(({ app }) => app !== undefined && mayUseAccount(app.account));
-  if (problems.every(({ app }) => app !== undefined)) return ofAccounts;
+  const ofAll = problems.filter(({ kind }) => kind === 'installation');
+  if (!problems.some(({ queues }) => queues !== undefined)) return [...ofAll, ...ofAccounts];
   const text = 'Deliveries of the whole installation are delayed.';
   const advice = 'Nothing is lost. The operators of the installation see the cause.';
-  return [{ kind: 'installation', since: null, text, advice }, ...ofAccounts];
+  return [{ kind: 'installation', since: null, text, advice }, ...ofAll, ...ofAccounts];
 }
 
 /** One problem for all queues of a kind: a frozen worker leaves several. */
@@ -111,10 +138,11 @@ function findQueueProblems(queues: readonly QueueState[], now: number): Problem[
     kind: Problem['kind'],
     found: readonly QueueState[],
     text: string,
-    advice: string,
+    adviceFor: (processes: string) => string,
   ): Problem[] => {
     if (found.length === 0) return [];
     const names = found.map(({ name }) => name);
+    const advice = adviceFor(describeProcesses(names));
     const oldestMs = Math.max(...found.map(({ oldestWaitingMs }) => oldestWaitingMs ?? 0));
     const since = Math.round(now - oldestMs);
     return [{ kind, queues: names, since, text: `${text}: ${names.join(', ')}.`, advice }];
@@ -124,21 +152,28 @@ function findQueueProblems(queues: readonly QueueState[], now: number): Problem[
       'no-worker',
       unserved,
       'Jobs wait and no worker takes them',
-      'Check that the delivery workers and the scheduler run and are not frozen, and the QUEUES of the workers.',
+      () =>
+        'Check that the delivery workers and the scheduler run and are not frozen, and the QUEUES of the workers.',
     ),
     ...describe(
       'slow-queue',
       slow.filter(({ active }) => active === 0),
       'Jobs wait and their worker takes none',
-      'Restart the delivery workers of the queue: they may hang.',
+      (processes) => `Restart ${processes} that take them: they may hang.`,
     ),
     ...describe(
       'slow-queue',
       slow.filter(({ active }) => active > 0),
       'Jobs wait for more than a minute',
-      'Start more delivery workers, or wait until the backlog is gone.',
+      (processes) => `Start more of ${processes}, or wait until the backlog is gone.`,
     ),
   ];
+}
+
+/** Names the processes that take the jobs of some queues. */
+function describeProcesses(queues: readonly QueueName[]): string {
+  if (!queues.includes(SCHEDULER_QUEUE)) return 'the delivery workers';
+  return queues.length === 1 ? 'the schedulers' : 'the delivery workers and the schedulers';
 }
 
 function describeRefusal(refusal: RefusalView): Problem {

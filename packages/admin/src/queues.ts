@@ -1,7 +1,7 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { describeRedisUrl } from '@carillon/core/redis-url';
 import { createAppFiguresReader } from '@carillon/presence/app-figures';
-import { createRedis, type RedisAddress } from '@carillon/presence/redis';
+import { createRedis, type Redis, type RedisAddress } from '@carillon/presence/redis';
 import { type QueueState, readQueueStates } from '@carillon/queue/queue-states';
 import type { AppBacklog } from '@carillon/reports/app-backlog';
 import type { ChannelBacklog } from '@carillon/reports/backlog';
@@ -31,14 +31,18 @@ export interface PendingApp extends AppBacklog {
 type BacklogStore = Pick<Store, 'apps' | 'suspensions'> & Pick<Reports, 'appBacklog'>;
 
 /**
- * Reads what waits: the jobs in Redis, the batches in MongoDB.
+ * Reads the jobs of the queues.
  *
- * @throws AdminError REDIS_UNREACHABLE; any error of MongoDB
+ * @throws AdminError REDIS_UNREACHABLE
  */
-export async function readQueues(
-  store: BacklogStore & Pick<Reports, 'backlog'>,
+export const readJobs = (address: RedisAddress): Promise<QueueState[]> =>
+  withJobs(address, async (_, queues) => queues);
+
+/** Opens Redis, reads the jobs, and calls `read`. @throws AdminError REDIS_UNREACHABLE; any error of `read` */
+async function withJobs<T>(
   address: RedisAddress,
-): Promise<QueuesView> {
+  read: (redis: Redis, queues: QueueState[]) => Promise<T>,
+): Promise<T> {
   const redis = createRedis(address, 'probe', () => undefined);
   try {
     const queues = await redis
@@ -49,6 +53,22 @@ export async function readQueues(
         const text = `Redis at ${server} can't be reached: ${describeError(error)}.`;
         throw new AdminError('REDIS_UNREACHABLE', text);
       });
+    return await read(redis, queues);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/**
+ * Reads what waits: the jobs in Redis, the batches in MongoDB.
+ *
+ * @throws AdminError REDIS_UNREACHABLE; any error of MongoDB
+ */
+export function readQueues(
+  store: BacklogStore & Pick<Reports, 'backlog'>,
+  address: RedisAddress,
+): Promise<QueuesView> {
+  return withJobs(address, async (redis, queues) => {
     await store.suspensions.refresh();
     const measured = CHANNELS.map(async (channel) => ({
       ...{ channel, ...(await store.backlog.measure(channel, MAX_COUNTED)) },
@@ -61,9 +81,7 @@ export async function readQueues(
       channels: await Promise.all(measured),
       apps: await listPendingApps(store, listActive, LISTED_APPS),
     };
-  } finally {
-    redis.disconnect();
-  }
+  });
 }
 
 /** Lists the apps with the most pending batches. Refresh the suspensions before. */

@@ -2,7 +2,6 @@ import { startInterval } from '@carillon/core/intervals';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { createAppFiguresReader } from './app-figures.ts';
 import { type AppBacklogFigures, type BacklogFigures, encodeBacklog, FIELDS } from './figures.ts';
-
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
 import { createFiguresSender } from './figures-sender.ts';
 import { type OpenCircuit, writeOpenCircuits } from './open-circuits.ts';

@@ -70,13 +70,20 @@ async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState
   };
 }
 
-/** Reads when jobs were added; those that have ended meanwhile are left out. */
+/**
+ * Reads from when on jobs could have been taken: a delayed job waits since the end of its delay. Its hash has no delay
+ * any more when it waits, and its options keep it. Jobs that have ended meanwhile are left out.
+ */
 async function readTimes(redis: Redis, jobs: readonly string[]): Promise<number[]> {
   if (jobs.length === 0) return [];
   const pipeline = redis.pipeline();
-  for (const job of jobs) pipeline.hget(job, 'timestamp');
-  const times = await execute(pipeline);
-  return times.flatMap((time) => (time === null ? [] : [Number(time)]));
+  for (const job of jobs) pipeline.hmget(job, 'timestamp', 'opts');
+  const found = (await execute(pipeline)) as (string | null)[][];
+  return found.flatMap(([timestamp, options]) => {
+    if (!timestamp) return [];
+    const { delay = 0 } = JSON.parse(options ?? '{}') as { delay?: number };
+    return [Number(timestamp) + delay];
+  });
 }
 
 async function execute(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/
 import { until } from '../../../test/support/until.ts';
 import { connectRedis, type Redis } from '../../presence/src/redis.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
+import { openBoardQueues } from '../src/board-queues.ts';
 import { jobSchemas } from '../src/jobs.ts';
 import { createProducers, type Producers } from '../src/producers.ts';
 import { readQueueStates } from '../src/queue-states.ts';
@@ -155,4 +156,19 @@ test('jobs without a backlog have no priority; those with one are counted as wai
   expect(await api.countDue('deliver-apns')).toBe(510);
   await takeAll(510);
   expect(await readState()).toMatchObject({ waiting: 0, prioritized: 0, oldestWaitingMs: null });
+});
+
+test('a job that was delayed waits since the end of its delay', async () => {
+  const HOUR_MS = 3_600_000;
+  await startProcess().fanOut({ app: 'app', id: 'push', delayMs: HOUR_MS });
+  const board = await openBoardQueues(redis, () => undefined);
+  const queue = board.queues.find(({ name }) => name === 'send');
+  const [job] = (await queue?.getDelayed()) ?? [];
+  await client.hset(`bull:send:${job?.id}`, { timestamp: Date.now() - HOUR_MS - 90_000 });
+  await job?.promote();
+  await board.close();
+  const state = (await readQueueStates(client)).find(({ name }) => name === 'send');
+  expect(state?.waiting).toBe(1);
+  expect(state?.oldestWaitingMs).toBeGreaterThanOrEqual(90_000);
+  expect(state?.oldestWaitingMs).toBeLessThan(HOUR_MS);
 });

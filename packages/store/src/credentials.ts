@@ -5,6 +5,10 @@ import type { Sealed } from '@carillon/core/sealing';
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { CredentialDocument } from './documents.ts';
+import type { Suspensions } from './suspensions.ts';
+
+/** Age of the end of a refusal's round from which nothing waits: a credential with pushes is tried every minute. */
+const TRIED_MS = 3_600_000;
 
 /** Identifies a credential: one per app and channel, or for APNs one per environment if they differ. */
 export interface CredentialKey {
@@ -153,11 +157,20 @@ function createCredentialWrites(credentials: Credentials, clock: Clock) {
 function createRefusals(credentials: Credentials, clock: Clock) {
   return {
     /**
-     * Lists credentials of any app that their provider has rejected and not accepted since, the last rejected first. One
-     * without pushes stays in this list.
+     * Lists credentials that their provider has rejected in the last hour and not accepted since, the last rejected
+     * first. One that is not tried any more, because no push waits for it, is left out.
+     *
+     * @param filter apps that are left out, whose pushes are not delivered
      */
-    listUnaccepted: (limit: number): Promise<RefusalView[]> =>
-      credentials.aggregate<RefusalView>(buildUnacceptedQuery(limit)).toArray(),
+    listUnaccepted: (
+      limit: number,
+      filter: ReturnType<Suspensions['filter']>,
+    ): Promise<RefusalView[]> => {
+      const triedAt = new Date(clock.now() - TRIED_MS);
+      return credentials
+        .aggregate<RefusalView>(buildUnacceptedQuery(limit, triedAt, filter))
+        .toArray();
+    },
 
     /** Records that the provider rejects this revision of a credential, for operators and other workers. */
     async recordRefusal(
@@ -189,9 +202,13 @@ function createRefusals(credentials: Credentials, clock: Clock) {
   };
 }
 
-function buildUnacceptedQuery(limit: number) {
+function buildUnacceptedQuery(
+  limit: number,
+  triedAt: Date,
+  filter: ReturnType<Suspensions['filter']>,
+) {
   return [
-    { $match: { 'refused.until': { $exists: true } } },
+    { $match: { ...filter, 'refused.until': { $gt: triedAt } } },
     { $sort: { 'refused.until': -1 } },
     { $limit: limit },
     { $lookup: { from: 'apps', localField: 'app', foreignField: '_id', as: 'owner' } },

@@ -23,7 +23,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   credentials: {
     ...{ has: [APP, 'apns'], listForChannel: [APP, 'apns'], webPushPublicKey: [APP] },
     ...{ find: [{ app: APP, channel: 'fcm' }], iterateAll: [] },
-    ...{ listUnaccepted: [10], list: [APP], iterateOf: ['web-push'] },
+    ...{ listUnaccepted: [10, { app: { $nin: [APP] } }], list: [APP], iterateOf: ['web-push'] },
   },
   operators: {
     ...{ find: [ACCOUNT], findByName: ['Ann'], findByOpenId: ['https://id.example ann'] },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { AdminError } from '@carillon/admin/admin-error';
 import {
   type AppView,
   createApp,
@@ -125,9 +126,16 @@ async function changePause(store: CommandStore, id: string, paused: boolean): Pr
     ...{ address: hostname(), requestId: randomUUID() },
   };
   const begun = await store.audit.begin(entry);
-  const view = await setAppPaused(store, id, paused);
-  await store.audit.end(begun, entry, 'done', {});
-  return view;
+  // Without its end the begin is still recorded.
+  const end = (result: string) => store.audit.end(begun, entry, result, {}).catch(() => undefined);
+  try {
+    const view = await setAppPaused(store, id, paused);
+    await end('done');
+    return view;
+  } catch (error) {
+    await end(error instanceof AdminError ? 'NOT_FOUND' : 'INTERNAL');
+    throw error;
+  }
 }
 
 /** Options of `app set` as the parser returns them. */

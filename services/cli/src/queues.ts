@@ -1,6 +1,7 @@
-import { type QueuesView, readQueues } from '@carillon/admin/queues';
+import { type QueuesView, readJobs, readQueues } from '@carillon/admin/queues';
 import type { Command } from 'commander';
 import { withStore } from './database.ts';
+import { Failure } from './failure.ts';
 import { type CommandContext, requireSetting } from './stack.ts';
 
 /** Characters of a column with names or ids, and of one with numbers. */
@@ -15,12 +16,19 @@ export function addQueuesCommand(program: Command, { stack, output }: CommandCon
     .action(async () => {
       const target = stack();
       const address = { url: requireSetting(target, 'redis'), ca: target.redisCa };
-      const view = await withStore(target, (store) => readQueues(store, address));
+      const read = withStore(target, (store) => readQueues(store, address));
+      const view = await read.catch(async (error: unknown) => {
+        if (!(error instanceof Failure)) throw error;
+        // MongoDB failed, and Redis has the jobs.
+        const queues = await readJobs(address);
+        output.show({ queues, error: error.message }, formatJobs(queues));
+        throw new Failure(error.exitCode, error.message, '');
+      });
       output.show(view, formatQueues(view));
     });
 }
 
-function formatQueues({ queues, channels, apps }: QueuesView): string[] {
+function formatJobs(queues: QueuesView['queues']): string[] {
   return [
     formatRow('QUEUE', ['WAITING', 'ACTIVE', 'DELAYED', 'OLDEST', 'WORKER']),
     ...queues.map(({ name, waiting, active, delayed, oldestWaitingMs, hasWorker }) =>
@@ -29,6 +37,12 @@ function formatQueues({ queues, channels, apps }: QueuesView): string[] {
         hasWorker ? 'yes' : 'none',
       ]),
     ),
+  ];
+}
+
+function formatQueues({ queues, channels, apps }: QueuesView): string[] {
+  return [
+    ...formatJobs(queues),
     '',
     formatRow('CHANNEL', ['PENDING', 'DEFERRED', 'OLDEST']),
     ...channels.map(({ channel, pending, deferred, oldestMs }) =>

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { AdminError } from '@carillon/admin/admin-error';
 import { describe, expect, test } from '@jest/globals';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { toAdminFailure } from '../src/failure.ts';
 import { createSecondsParser, parseTimestamp } from '../src/option-parsers.ts';
@@ -124,6 +125,22 @@ describe('an unreachable server', () => {
     expect(code).toBe(3);
     expect(err).toMatch(/^MongoDB at 127\.0\.0\.1:1 can't be reached: .*ECONNREFUSED.*\n$/);
     expect(JSON.parse(out)).toEqual({ error: err.trim() });
+  });
+
+  test('exits with 3, and the jobs of the queues are printed without MongoDB', async () => {
+    const redis = await startRedis();
+    const env = { ...UNREACHABLE_MONGODB, REDIS_URL: redis.url };
+    const { code, out, err } = await runCarillon(['--json', 'queues'], { env });
+    const { code: lineCode, out: lines } = await runCarillon(['queues'], { env });
+    await redis.stop();
+    expect([code, lineCode]).toEqual([3, 3]);
+    const send = expect.objectContaining({ name: 'send', waiting: 0, hasWorker: false });
+    expect(JSON.parse(out)).toMatchObject({
+      queues: expect.arrayContaining([send]),
+      error: err.trim(),
+    });
+    expect(err).toMatch(/^MongoDB at 127\.0\.0\.1:1 can't be reached/);
+    expect(lines).toMatch(/^QUEUE .*\nsend .*none\n/);
   });
 
   test('exits with 3 when it is the API', async () => {

@@ -1,5 +1,6 @@
 import { CHANNELS } from '@carillon/core/channels';
 import { batchId } from '@carillon/core/ids';
+import { MINUTE_MS } from '@carillon/presence/figures';
 import type { Queue } from '@carillon/queue/board-queues';
 import { QUEUE_NAMES } from '@carillon/queue/jobs';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -18,6 +19,11 @@ const BOARD = '/queues/board/api';
 const TOKEN = 'token-of-a-device-0001';
 const PUSH = 'a'.repeat(24);
 const APP = 'b'.repeat(24);
+
+interface Rate {
+  name: string;
+  perSecond: number;
+}
 
 let started: ConsoleUnderTest;
 let owner: Browser;
@@ -174,4 +180,17 @@ test('the numbers of the queues show which has a worker', async () => {
   // Without a scheduler, at first sight.
   const nothing = { pending: 0, deferred: 0, oldestMs: 0 };
   expect(channels).toEqual(CHANNELS.map((channel) => ({ channel, ...nothing })));
+});
+
+test('the rate of a queue counts from the minute in which its jobs began', async () => {
+  const minute = Math.floor(Date.now() / MINUTE_MS);
+  const { queueConnection } = started.engine;
+  await queueConnection.hset(`figures:${minute - 1}`, { accepted: 1 });
+  await queueConnection.hset(`figures:${minute}`, { 'taken:send': 600 });
+  const send = await until(async () => {
+    const { queues } = (await viewer.get('/api/queues')).body;
+    return queues.find(({ name, perSecond }: Rate) => name === 'send' && perSecond > 0);
+  });
+  expect(send.perSecond).toBeGreaterThan(9);
+  expect(send.drainMs).toBe(Math.round((send.waiting / send.perSecond) * 1_000));
 });

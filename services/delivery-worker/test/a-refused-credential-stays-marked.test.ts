@@ -1,14 +1,14 @@
-import { SEVERAL } from '@carillon/core/circuit';
+import { MAX_OPEN_MS, SEVERAL } from '@carillon/core/circuit';
 import { newObjectId } from '@carillon/core/ids';
 import { parseSealingKeys, seal } from '@carillon/core/sealing';
 import { parsePushHosts } from '@carillon/core/web-push-endpoint';
 import { credentialId } from '@carillon/store/credentials';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { type StoreUnderTest, startStore } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
 import { createWebPush } from '../src/channels/web-push/client.ts';
 import type { Address, ProviderChannel } from '../src/deliver/provider.ts';
-import { createProviderClientPool } from '../src/deliver/provider-clients.ts';
+import { createProviderClientPool, type Upstream } from '../src/deliver/provider-clients.ts';
 import { createBrowser, createSecret } from './web-push/browser.ts';
 
 const KEYS = parseSealingKeys(`1:${'ab'.repeat(32)}`);
@@ -56,6 +56,40 @@ async function createApp() {
   const read = async () => (await credentials.find(key))?.refused?.detail;
   return { app, put, openWorker, read, errors };
 }
+
+/** Lets as many recipients fail as open a circuit. */
+function openCircuit(upstream: Upstream | undefined, retryAfterMs = 0): void {
+  for (let n = 0; n < SEVERAL; n += 1) {
+    const permit = upstream?.circuit.acquire(`${n}`);
+    if (typeof permit === 'object') upstream?.circuit.onFailure(permit, retryAfterMs);
+  }
+  expect(upstream?.circuit.isOpen()).toBe(true);
+}
+
+test.each([
+  ['whose time is over', 0, 2 * MAX_OPEN_MS, false],
+  ['within the time that the provider names', 3_600_000, 3_000_000, true],
+])(
+  'the circuit of an app without pushes %s (%p, %p): listed %p',
+  async (_case, retryAfterMs, idleMs, isListed) => {
+    const { app, openWorker } = await createApp();
+    const worker = openWorker();
+    const clients = await worker.acquire(app);
+    openCircuit(clients.findClient(ADDRESS)?.upstreamOf(ADDRESS), retryAfterMs);
+    const listAfter = (ms: number) => {
+      const later = performance.now() + ms;
+      const now = jest.spyOn(performance, 'now').mockReturnValue(later);
+      const listed = [...worker.listOpenCircuits()].map((one) => one.app);
+      now.mockRestore();
+      return listed;
+    };
+    expect(listAfter(idleMs)).toEqual([app]);
+    clients.release();
+    expect(listAfter(1_000)).toEqual([app]);
+    expect(listAfter(idleMs)).toEqual(isListed ? [app] : []);
+    await worker.close();
+  },
+);
 
 test('an accepted answer does not remove the mark while others may wait; a new credential does', async () => {
   const { app, put, openWorker, read, errors } = await createApp();
@@ -111,11 +145,7 @@ test('servers that devices have chosen displace no circuit of a vendor, and are 
   };
   const vendor = upstreamOf('https://fcm.googleapis.com/x');
   const dead = upstreamOf('https://dead.example/x');
-  for (let n = 0; n < SEVERAL; n += 1) {
-    const permit = dead?.circuit.acquire(`${n}`);
-    if (typeof permit === 'object') dead?.circuit.onFailure(permit);
-  }
-  expect(dead?.circuit.isOpen()).toBe(true);
+  openCircuit(dead);
   expect(worker.countCircuits()).toEqual({ closed: 1, open: 0, 'half-open': 0 });
   for (let n = 0; n < 1_500; n += 1) upstreamOf(`https://${n}.example/x`);
   expect(upstreamOf('https://fcm.googleapis.com/y')).toBe(vendor);

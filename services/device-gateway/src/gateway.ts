@@ -58,7 +58,8 @@ export async function startGateway(settings: GatewaySettings) {
   const channel = await createGatewayChannel(settings.presenceRedis, createGatewayEvents(parts));
   const { connections, metrics } = parts;
   const limits = settings.hasAddressLimits ? createAddressLimits() : NO_ADDRESS_LIMITS;
-  const onError = (err: unknown) => log.warn({ err }, 'the suspended accounts could not be read');
+  const onError = (err: unknown) =>
+    log.warn({ err }, 'the suspended accounts and paused apps could not be read');
   void store.suspensions.startRefreshing(onError, () => checkAllInboxes(parts)).catch(onError);
   const pendingConnections = createPendingConnections(limits.pendingPerAddress, () =>
     metrics.countConnect('gave-way'),

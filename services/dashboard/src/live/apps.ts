@@ -36,7 +36,10 @@ export interface AppsState {
   isPaused(app: string): boolean;
 }
 
-/** Creates the reader of the figures by app. The names and accounts of apps never change, and are read once. */
+/**
+ * Creates the reader of the figures by app. The names and accounts of apps never change, and are read once; the pauses
+ * are those that the reader of problems has refreshed.
+ */
 export function createAppsReader(
   figures: { read(): Promise<AppFigures>; listActive(): Promise<string[]> },
   {
@@ -60,9 +63,8 @@ export function createAppsReader(
     const snapshot = await figures.read();
     const read = { ...snapshot, backlog: snapshot.backlog ?? (await countPending()) };
     const unknown = listApps(read).filter((app) => !owners.has(app));
-    const reading = Promise.all([readOwners(unknown), suspensions.refresh()]);
     await resultWithin(
-      reading.catch(() => undefined),
+      readOwners(unknown).catch(() => undefined),
       NAMES_TIMEOUT_MS,
       undefined,
     );

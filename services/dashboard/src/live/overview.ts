@@ -48,7 +48,7 @@ export interface Overview {
   /** Empty while MongoDB does not respond. */
   channels: BacklogFigures[];
   gateways: { id: string; online: number }[];
-  /** Credentials that their provider has refused and not accepted since. */
+  /** Credentials that their provider has refused in the last hour and not accepted since. */
   refusedCredentials: {
     app: string;
     appName: string;

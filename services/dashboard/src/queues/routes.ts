@@ -8,6 +8,8 @@ import type { LiveFigures } from '../live/live-figures.ts';
 
 /** Age up to which viewers share a read. */
 const MAX_AGE_MS = 1_000;
+/** Minimum time of a rate: processes add their counts every 5 s. */
+const MIN_MEASURED_MS = 15_000;
 
 /** Makes the route of the queues' numbers. Nothing is read without a request. @param redis the Redis of the queues */
 export function queueRoutes(redis: Redis, figures: LiveFigures) {
@@ -23,6 +25,7 @@ export function queueRoutes(redis: Redis, figures: LiveFigures) {
       return {
         ...state,
         perSecond,
+        /** Null while no job was taken. */
         drainMs: perSecond > 0 ? Math.round((state.waiting / perSecond) * 1_000) : null,
         /** Jobs taken in each of the last minutes. */
         taken: minutes.map(({ taken }) => taken[state.name] ?? 0),
@@ -57,11 +60,15 @@ export function queueRoutes(redis: Redis, figures: LiveFigures) {
   ];
 }
 
-/** Measures the jobs a second that the workers of a queue have taken since the minute before the current one began. */
+/**
+ * Measures the jobs a second that the workers of a queue have taken in the current minute, or since the one before while
+ * that has hardly begun. Of the two it counts from the first with jobs.
+ */
 function measureRate({ readAt, minutes }: FiguresSnapshot, queue: string): number {
-  const recent = minutes.filter(({ at }) => readAt - at < 2 * MINUTE_MS);
-  const [first] = recent;
+  const takenIn = ({ taken }: FiguresSnapshot['minutes'][number]) => taken[queue] ?? 0;
+  const recent = minutes.filter(({ at }) => readAt - at < MINUTE_MS + MIN_MEASURED_MS);
+  const first = recent.find((minute) => takenIn(minute) > 0);
   if (first === undefined) return 0;
-  const taken = recent.reduce((sum, minute) => sum + (minute.taken[queue] ?? 0), 0);
+  const taken = recent.reduce((sum, minute) => sum + takenIn(minute), 0);
   return taken / Math.max(1, (readAt - first.at) / 1_000);
 }

@@ -41,6 +41,26 @@ test('tabs share one stream, which ends with the last of them', () => {
   expect(streams[0]?.isOpen).toBe(false);
 });
 
+test('an operator gets no data of a stream that another operator of the browser has opened', () => {
+  const { hub, tab, received, streams } = hubUnderTest();
+  const before = { overview: true, pushes: [], operator: 'before' };
+  const other: HubMessage[] = [];
+  const otherTab = (message: HubMessage): void => void other.push(message);
+  hub.set(otherTab, before);
+  hub.set(tab, before);
+  // The tab shows the login, and the other one stays open.
+  hub.set(tab, { overview: false, pushes: [] });
+  const known = received.length;
+  streams[0]?.handlers.onEvent('overview', '{}');
+  expect([other.length, received.length]).toEqual([2, known]);
+  hub.set(tab, { ...before, operator: 'next' });
+  expect(streams.map(({ isOpen }) => isOpen)).toEqual([false, true]);
+  expect(received).toHaveLength(known);
+  // A report of the other tab that it is there changes nothing.
+  hub.set(otherTab, before);
+  expect(streams).toHaveLength(2);
+});
+
 test('a stream watches no more pushes than the server allows', () => {
   const { hub, tab, streams } = hubUnderTest();
   hub.set(tab, { overview: false, pushes: Array.from({ length: 101 }, (_, n) => `${n}`) });
@@ -70,13 +90,13 @@ describe('while the server is available and Redis is not', () => {
 
   test('the overview is not live, with the time of the last reading', () => {
     const state = stateAfter(live, overview, unavailable(5_000), unavailable(5_000));
-    expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000 });
+    expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000, lacksRedis: true });
   });
 
   test('the overview is not live when the server has never read it', () => {
     const first = stateAfter(live, unavailable(null));
     const later = updateLiveState(first, unavailable(null), 14_000);
-    expect(toLiveStatus(later, true)).toEqual({ live: false, since: 9_000 });
+    expect(toLiveStatus(later, true)).toEqual({ live: false, since: 9_000, lacksRedis: true });
   });
 
   test('a push is live, because it comes from MongoDB', () => {
@@ -89,10 +109,10 @@ describe('while the server is available and Redis is not', () => {
     expect(toLiveStatus(state, true)).toEqual({ live: true, since: 1_000 });
   });
 
-  test('a stream that ends afterwards does not make the data newer', () => {
+  test('a stream that ends afterwards does not make the data newer, and tells nothing of Redis', () => {
     const ended: HubMessage = { kind: 'status', live: false, since: 7_000 };
     const state = stateAfter(live, unavailable(5_000), ended);
-    expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000 });
+    expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000, lacksRedis: false });
     expect(toLiveStatus(state, false)).toEqual({ live: false, since: 7_000 });
   });
 });

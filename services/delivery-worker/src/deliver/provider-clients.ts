@@ -3,7 +3,12 @@ import {
   type ProviderSecret,
   providerSecret,
 } from '@carillon/core/channels';
-import { type Circuit, type CircuitState, createCircuit } from '@carillon/core/circuit';
+import {
+  type Circuit,
+  type CircuitState,
+  createCircuit,
+  MAX_OPEN_MS,
+} from '@carillon/core/circuit';
 import { type SealingKeys, unseal } from '@carillon/core/sealing';
 import { REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { OpenCircuit } from '@carillon/presence/open-circuits';
@@ -18,6 +23,8 @@ const MAX_AGE_MS = 3_000;
 const CLEANUP_INTERVAL_MS = 60_000;
 /** Idle time after which an app's clients are closed. */
 const MAX_IDLE_MS = 600_000;
+/** Idle time after which an open circuit is not listed: pushes that wait for it would have probed it. */
+const UNUSED_MS = 2 * MAX_OPEN_MS;
 /** Maximum large batches of one app in progress at once; more would only take memory. */
 const MAX_LARGE_BATCHES_PER_APP = 2;
 /** Maximum batches of one app that this process has claimed. */
@@ -123,10 +130,11 @@ export function createProviderClientPool(options: ProviderClientOptions) {
     },
     /** Counts the circuits of the open clients by state. */
     countCircuits: (): Record<CircuitState, number> => countCircuits(apps.values()),
-    /** Lists the apps for which a circuit is open, each once. */
+    /** Lists the apps for which a circuit is open, each once, without those that no push waits for. */
     *listOpenCircuits(): Generator<OpenCircuit> {
-      for (const [app, { current }] of apps) {
-        const open = current.flatMap((credential) => credential.findOpenCircuit() ?? []);
+      for (const [app, { current, inFlight, usedAt }] of apps) {
+        const isUsed = inFlight > 0 || performance.now() - usedAt < UNUSED_MS;
+        const open = current.flatMap((credential) => credential.findOpenCircuit(isUsed) ?? []);
         const [first] = open.toSorted((a, b) => a.since - b.since);
         if (first !== undefined) yield { app, channel: name, ...first };
       }
@@ -247,8 +255,12 @@ interface OpenCredential {
   isSuspect(): boolean;
   /** Returns the state of the circuit of each upstream but the unknown ones. */
   circuitStates(): CircuitState[];
-  /** Finds the circuit that has been open for longest, without the unknown ones. */
-  findOpenCircuit(): Pick<OpenCircuit, 'since' | 'reason'> | undefined;
+  /**
+   * Finds the circuit that has been open for longest, without the unknown ones.
+   *
+   * @param isUsed false leaves out those whose open period is over: no push waits for a probe
+   */
+  findOpenCircuit(isUsed: boolean): Pick<OpenCircuit, 'since' | 'reason'> | undefined;
   close(): Promise<void>;
 }
 
@@ -307,7 +319,7 @@ function openCredential(
   };
   const isSuspect = () => circuits().some((circuit) => circuit.isOpen() || circuit.hasRefused());
   const circuitStates = () => circuits().map((circuit) => circuit.state());
-  const findOpenCircuit = () => findOldestOpen(upstreams.values());
+  const findOpenCircuit = (isUsed: boolean) => findOldestOpen(upstreams.values(), isUsed);
   const close = () => client.close();
   return {
     ...{ document, credentialClient, onRead, isSuspect, circuitStates, findOpenCircuit, close },
@@ -316,11 +328,12 @@ function openCredential(
 
 function findOldestOpen(
   upstreams: Iterable<Upstream>,
+  isUsed: boolean,
 ): Pick<OpenCircuit, 'since' | 'reason'> | undefined {
   let oldest: Pick<OpenCircuit, 'since' | 'reason'> | undefined;
   for (const { circuit, lastError } of upstreams) {
     const openedAt = circuit.openedAt();
-    if (openedAt === undefined) continue;
+    if (openedAt === undefined || !(isUsed || circuit.state() === 'open')) continue;
     const since = Math.round(performance.timeOrigin + openedAt);
     if (oldest === undefined || since < oldest.since) oldest = { since, reason: lastError };
   }

@@ -9,7 +9,7 @@ function addCounts(all: readonly Readonly<Record<string, number>>[]): Record<str
   return sums;
 }
 
-/** Adds up the minutes of an overview; `failed` are the recipients that can't be reached any more. */
+/** Adds up the minutes of an overview; `failed` are the recipients with this outcome, as those of each app. */
 export function sumMinutes(minutes: readonly OverviewMinute[]) {
   const sum = (read: (minute: OverviewMinute) => number) =>
     minutes.reduce((total, minute) => total + read(minute), 0);

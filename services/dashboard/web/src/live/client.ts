@@ -31,7 +31,9 @@ function update(): void {
 
 function subscriptionOfTab(): LiveSubscription {
   const all = [...listeners.values()];
+  const operator = all.find((one) => one.operator !== undefined)?.operator;
   return {
+    ...(operator !== undefined && { operator }),
     overview: all.some(({ overview }) => overview),
     pushes: all.flatMap(({ pushes }) => pushes),
   };

@@ -1,5 +1,7 @@
 /** The live data that a tab subscribes to. */
 export interface LiveSubscription {
+  /** Id of the operator whose session the tab shows; absent if it shows none. */
+  operator?: string;
   overview: boolean;
   pushes: readonly string[];
 }
@@ -48,9 +50,12 @@ export function createHub(needs: HubNeeds) {
   let failures = 0;
   /** Unknown until a stream of this address has opened or failed. */
   let status: { live: boolean; since: number } | undefined;
+  let operator: string | undefined;
 
+  // A tab that shows the login must not get the data of the operator before.
   const report = (message: HubMessage) => {
-    for (const receive of tabs.keys()) receive(message);
+    for (const [receive, subscription] of tabs)
+      if (urlFor([subscription]) !== undefined) receive(message);
   };
   const setStatus = (live: boolean, since: number) => {
     if (status?.live === live) return;
@@ -99,8 +104,16 @@ export function createHub(needs: HubNeeds) {
     open();
   };
   return {
-    /** Sets the subscription of a tab, and reports the state of the stream: the tab may have changed its page. */
+    /**
+     * Sets the subscription of a tab, and reports the state of the stream: the tab may have changed its page. For a tab's
+     * new operator a new stream is opened, because a stream has the data of the session that opened it.
+     */
     set(tab: Receive, subscription: LiveSubscription): void {
+      const { operator: next = operator } = subscription;
+      if (next !== operator && next !== tabs.get(tab)?.operator) {
+        operator = next;
+        url = '';
+      }
       tabs.set(tab, subscription);
       update();
       if (status !== undefined) tab({ kind: 'status', ...status });

@@ -4,6 +4,8 @@ import type { HubMessage } from './hub.ts';
 export interface LiveStatus {
   live: boolean;
   since: number;
+  /** True while the stream is open and the server can't read the overview. */
+  lacksRedis?: boolean;
 }
 
 /** State of a page's live data. */
@@ -49,5 +51,5 @@ function readSince(data: string): number | undefined {
 export function toLiveStatus(state: LiveState, showsOverview: boolean): LiveStatus | undefined {
   const { stream, overviewStoppedAt } = state;
   if (!showsOverview || overviewStoppedAt === undefined) return stream;
-  return { live: false, since: overviewStoppedAt };
+  return { live: false, since: overviewStoppedAt, lacksRedis: stream?.live !== false };
 }

@@ -1,4 +1,5 @@
 import { Button, Stack, Table, Text } from '@mantine/core';
+import type { ConsoleApi } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import { countComplete } from '../lib/chart-scale.ts';
 import { useCurrentApp } from '../lib/current-app.ts';
@@ -43,7 +44,7 @@ export function QueuesPage() {
                   formatCount(queue.delayed),
                   formatAge(queue.oldestWaitingMs),
                   formatRate(queue.perSecond),
-                  queue.waiting === 0 ? '–' : formatDrain(queue.drainMs),
+                  formatDrain(queue),
                   <LastHour
                     key="hour"
                     taken={queue.taken.slice(0, countComplete(times, readAt))}
@@ -52,9 +53,10 @@ export function QueuesPage() {
                 ])}
               />
               <Text fz="xs" c="dimmed" mt="xs" maw={720}>
-                The states are those of BullMQ; waiting includes prioritized. The rate is of the
-                last two minutes: jobs that workers have taken, each of one or more deliveries. At
-                that rate the waiting jobs are taken within the time to drain.
+                The states are those of BullMQ; waiting includes prioritized. The rate is of this
+                minute, and of the last one while this one is new: jobs that workers have taken,
+                each of one or more deliveries. At that rate the waiting jobs are taken within the
+                time to drain.
               </Text>
             </Panel>
             <Panel title="Pending batches in MongoDB">
@@ -125,9 +127,12 @@ function formatRate(perSecond: number): string {
   return perSecond < 10 ? perSecond.toFixed(1) : formatCount(Math.round(perSecond));
 }
 
-/** Formats the time to drain; without a rate there is none. */
-function formatDrain(ms: number | null): string {
-  return ms === null ? 'Never' : formatDuration(ms);
+type Queue = ConsoleApi['get /queues']['queues'][number];
+
+/** Formats the time to drain: unknown until a worker has taken a job, never without a worker. */
+function formatDrain({ waiting, drainMs, hasWorker }: Queue): string {
+  if (waiting > 0 && !hasWorker) return 'Never';
+  return waiting === 0 || drainMs === null ? '–' : formatDuration(drainMs);
 }
 
 function formatAge(ms: number | null): string {

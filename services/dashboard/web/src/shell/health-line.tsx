@@ -2,8 +2,9 @@ import { Anchor, Box, Text } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Overview, Problem } from '../api/types.ts';
+import { useGet } from '../api/use-get.ts';
 import { useCurrentApp } from '../lib/current-app.ts';
-import { useProblems } from '../lib/problems.ts';
+import type { LiveStatus } from '../live/live-status.ts';
 import { useLive } from '../live/use-live.ts';
 import { TextLink } from '../parts/links.tsx';
 import { Ago } from '../parts/time.tsx';
@@ -15,24 +16,18 @@ const SHOWN = 3;
 
 /**
  * Shows above each page what delays deliveries, since when, and what to do; nothing when all is well. Its live data are
- * those of the overview, which all tabs share.
+ * those of the overview, which all tabs share; without any yet it requests them once.
  */
 export function HealthLine() {
   const client = useQueryClient();
-  const [redisAwaySince, setRedisAwaySince] = useState<number>();
   const [showsAll, setShowsAll] = useState(false);
   const app = useCurrentApp();
-  useLive({ overview: true }, (message) => {
-    if (message.kind === 'overview') {
+  const status = useLive({ overview: true }, (message) => {
+    if (message.kind === 'overview')
       client.setQueryData(['/overview', {}], JSON.parse(message.data) as Overview);
-      setRedisAwaySince(undefined);
-    } else if (message.kind === 'unavailable') {
-      const { since } = JSON.parse(message.data) as { since: number | null };
-      setRedisAwaySince((before) => since ?? before ?? Date.now());
-    }
   });
-  const known = useProblems();
-  const problems = redisAwaySince === undefined ? known : [describeRedis(redisAwaySince)];
+  const known = useGet('/overview').data?.problems ?? [];
+  const problems = status?.live === false ? describeStop(status, known) : known;
   if (problems.length === 0) return null;
   const concernsApp = (problem: Problem) => Number(problem.app?.id === app);
   const ordered = problems.toSorted((a, b) => concernsApp(b) - concernsApp(a));
@@ -56,13 +51,16 @@ export function HealthLine() {
   );
 }
 
-function describeRedis(since: number): Problem {
-  return {
-    kind: 'installation',
-    since,
-    text: 'Redis does not respond.',
-    advice: 'Deliveries wait, and nothing is lost. Check that Redis runs: carillon doctor.',
-  };
+/** Without Redis other problems are unknown; without the stream the known ones are the last that were read. */
+function describeStop({ since, lacksRedis }: LiveStatus, known: readonly Problem[]): Problem[] {
+  if (lacksRedis === true) {
+    const advice = 'Deliveries wait, and nothing is lost. Check that Redis runs: carillon doctor.';
+    return [{ kind: 'installation', since, text: 'Redis does not respond.', advice }];
+  }
+  const text = 'Live data stopped, so this page may be out of date.';
+  const advice =
+    'Check the way to the console, and that it runs: carillon doctor. Or close other pages of it: their number is limited.';
+  return [{ kind: 'installation', since, text, advice }, ...known];
 }
 
 function ProblemItem({ problem }: { problem: Problem }) {

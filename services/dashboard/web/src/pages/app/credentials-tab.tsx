@@ -5,7 +5,6 @@ import type { Credential } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { useGet } from '../../api/use-get.ts';
 import { channelLabel } from '../../lib/outcomes.ts';
-import { useProblems } from '../../lib/problems.ts';
 import { confirm } from '../../parts/confirm.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { Facts } from '../../parts/facts.tsx';
@@ -71,7 +70,7 @@ function CredentialPanel({
   maySend: boolean;
 }) {
   const { app, channel, environment, changedAt, refused, warning } = credential;
-  const problems = useProblems().filter(
+  const problems = (useGet('/overview').data?.problems ?? []).filter(
     (problem) =>
       problem.kind === 'open-circuit' && problem.app?.id === app && problem.channel === channel,
   );

@@ -102,7 +102,7 @@ export function RefusedCredentials({ overview }: PanelProps) {
         <Nothing>
           {refusedCredentialsAt === null
             ? 'Not known at the moment: the database has not responded.'
-            : 'No provider refuses a credential.'}
+            : 'No provider has refused a credential in the last hour.'}
         </Nothing>
       )}
       <Stack gap="xs">
