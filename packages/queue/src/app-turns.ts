@@ -79,7 +79,11 @@ export function createAppTurns(
     hasBacklog = found.next !== undefined || found.waiting > FREE_JOBS;
     head = found.next ?? 0;
     const isOver = found.next === undefined;
-    if (isOver || found.backlog !== backlog) apps.clear();
+    if (isOver || found.backlog !== backlog) {
+      // What was counted is of an earlier backlog, or at most of the last moment.
+      apps.clear();
+      added.clear();
+    }
     if (isOver && found.backlog !== undefined) await counts.forget();
     backlog = isOver ? undefined : found.backlog;
     if (isOver || added.size === 0) return;

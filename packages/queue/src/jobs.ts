@@ -8,8 +8,14 @@ const id = z.string().regex(ID);
 
 /** Data of the jobs by queue. Jobs hold ids and small numbers, never payloads: the processor reads the current state. */
 export const jobSchemas = {
-  /** Runs a step of a push's fan-out, or delivers pushes of one app, each with an embedded batch. */
-  send: z.union([z.object({ fanOut: id }), z.object({ app: id, pushes: z.array(id) })]),
+  /**
+   * Runs a step of a push's fan-out, or delivers pushes of one app, each with an embedded batch; `again`: they had a job
+   * before.
+   */
+  send: z.union([
+    z.object({ fanOut: id }),
+    z.object({ app: id, pushes: z.array(id), again: z.literal(true).optional() }),
+  ]),
   /** Delivers one batch. */
   deliver: z.object({ work: id }),
   /** Checks whether pushes are complete. */
@@ -29,6 +35,7 @@ export const jobSchemas = {
   /** Checks for due pushes. */
   maintenance: z.object({ task: z.literal('reconcile') }),
 };
+export type SendJob = z.infer<typeof jobSchemas.send>;
 export type RedriveJob = z.infer<typeof jobSchemas.redrive>;
 export type PresenceJob = z.infer<typeof jobSchemas.presence>;
 

@@ -21,6 +21,7 @@ import {
   type QueueName,
   redriveJobId,
   resendJobId,
+  type SendJob,
   sendJobId,
   terminateJobId,
   webhookJobId,
@@ -117,7 +118,8 @@ function groupPushes(pushes: readonly (PushOfApp & { recipients: number })[]) {
 function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
   const addSendJob = (jobId: string, pushes: string[], turn: Turn): Promise<void> => {
     const opts = { ...REMOVED_WHEN_DONE, jobId };
-    return addTo('send', { name: 'send', data: { app: turn.app, pushes }, opts }, turn);
+    const data: SendJob = { app: turn.app, pushes, ...(turn.isAgain && { again: true }) };
+    return addTo('send', { name: 'send', data, opts }, turn);
   };
   const sendBatched = createBatcher<PushOfApp & { recipients: number }, void>(
     'enqueue-push',

@@ -4,6 +4,7 @@ import {
   deliverQueueName,
   jobSchemas,
   type RedriveJob,
+  type SendJob,
   type WorkerQueue,
 } from '@carillon/queue/jobs';
 import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
@@ -22,6 +23,8 @@ const REDRIVE_CONCURRENCY = 2;
 const SMALL_FACTOR = 8;
 
 type DeliverQueue = ReturnType<typeof deliverQueueName>;
+/** A job of pushes with an embedded batch. */
+type PushesJob = Extract<SendJob, { pushes: string[] }>;
 
 /** Processors of the queues' jobs. */
 export interface Processors {
@@ -110,21 +113,26 @@ function startSending(
 ): QueueWorker {
   // A job has many pushes, and a device that does not respond holds its job: both are bounded.
   const slots = createSemaphore(concurrency);
+  // Most pushes that get another job are done by then: it ends at once, and does not wait behind the others of the app.
+  const slotsAgain = createSemaphore(Math.ceil(concurrency / SMALL_FACTOR));
   /** Pushes that have a slot or wait for one: another job of such a push would wait as well, and hold a job's place. */
   const taken = new Set<string>();
-  async function deliverWithSlot(app: string, id: string): Promise<string | undefined> {
+  async function deliverWithSlot(
+    id: string,
+    { app, again }: Pick<PushesJob, 'app' | 'again'>,
+  ): Promise<string | undefined> {
     if (taken.has(id)) return undefined;
     taken.add(id);
-    const releaseSlot = await slots.acquire(app);
+    const releaseSlot = await (again ? slotsAgain : slots).acquire(app);
     return deliver(id).finally(() => {
       taken.delete(id);
       releaseSlot();
     });
   }
-  async function deliverAll(app: string, pushes: readonly string[]): Promise<void> {
+  async function deliverAll({ pushes, ...job }: PushesJob): Promise<void> {
     const startedAt = performance.now();
     // They share the statements of their claims and settlements.
-    const results = await Promise.allSettled(pushes.map((id) => deliverWithSlot(app, id)));
+    const results = await Promise.allSettled(pushes.map((id) => deliverWithSlot(id, job)));
     if (tracer !== undefined) recordJob(tracer, startedAt, results);
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
@@ -132,7 +140,7 @@ function startSending(
     worker,
     'send',
     jobSchemas.send,
-    (job) => ('pushes' in job ? deliverAll(job.app, job.pushes) : fanOut(job.fanOut)),
+    (job) => ('pushes' in job ? deliverAll(job) : fanOut(job.fanOut)),
     concurrency,
   );
 }
