@@ -9,8 +9,8 @@ const id = z.string().regex(ID);
 /** Data of the jobs by queue. Jobs hold ids and small numbers, never payloads: the processor reads the current state. */
 export const jobSchemas = {
   /**
-   * Runs a step of a push's fan-out, or delivers pushes of one app, each with an embedded batch; `again`: they had a job
-   * before.
+   * Runs a step of a push's fan-out, or delivers pushes of one app, each with an embedded batch; `again`: they probably
+   * have another job.
    */
   send: z.union([
     z.object({ fanOut: id }),

@@ -116,9 +116,14 @@ function groupPushes(pushes: readonly (PushOfApp & { recipients: number })[]) {
 
 /** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
-  const addSendJob = (jobId: string, pushes: string[], turn: Turn): Promise<void> => {
+  const addSendJob = (
+    jobId: string,
+    pushes: string[],
+    turn: Turn,
+    isSecond = false,
+  ): Promise<void> => {
     const opts = { ...REMOVED_WHEN_DONE, jobId };
-    const data: SendJob = { app: turn.app, pushes, ...(turn.isAgain && { again: true }) };
+    const data: SendJob = { app: turn.app, pushes, ...(isSecond && { again: true }) };
     return addTo('send', { name: 'send', data, opts }, turn);
   };
   const sendBatched = createBatcher<PushOfApp & { recipients: number }, void>(
@@ -154,9 +159,15 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
      * for the same due time.
      *
      * @param at since when it is due
+     * @param isFirstAttempt no worker has claimed it: the job of its acceptance probably waits
      */
-    resend: ({ app, id, at }: PushOfApp & { at: Date }): Promise<void> =>
-      addSendJob(resendJobId(id, at), [id], { app, recipients: 1, isAgain: true }),
+    resend: ({
+      app,
+      id,
+      at,
+      isFirstAttempt = false,
+    }: PushOfApp & { at: Date; isFirstAttempt?: boolean }): Promise<void> =>
+      addSendJob(resendJobId(id, at), [id], { app, recipients: 1, isAgain: true }, isFirstAttempt),
     /** Enqueues the delivery of a batch. */
     deliver: ({ id, channel, ...turn }: PendingBatch): Promise<void> =>
       addTo(

@@ -113,7 +113,7 @@ function startSending(
 ): QueueWorker {
   // A job has many pushes, and a device that does not respond holds its job: both are bounded.
   const slots = createSemaphore(concurrency);
-  // Most pushes that get another job are done by then: it ends at once, and does not wait behind the others of the app.
+  // Most pushes that get a second job are done by then: it ends at once, and does not wait behind the others of the app.
   const slotsAgain = createSemaphore(Math.ceil(concurrency / SMALL_FACTOR));
   /** Pushes that have a slot or wait for one: another job of such a push would wait as well, and hold a job's place. */
   const taken = new Set<string>();
