@@ -30,17 +30,23 @@ const DUE_FIELDS = {
 /** Batches that no worker has: those that are due, and those that wait for a retry. */
 export function createDueBatches(
   { pushes, batches }: BatchHolders,
-  suspensions: Pick<Suspensions, 'filterSuspended'>,
+  suspensions: Pick<Suspensions, 'filter' | 'filterSuspended'>,
 ) {
-  const filterDue = (channels: readonly Channel[]) => dueBatchFilter(suspensions, channels);
-
   /** Reads the batches of open pushes that are due and not claimed, the oldest or newest first of each collection. */
   async function readDue(
     limit: number,
     projection: Record<string, 1>,
-    { channels = CHANNELS, order = 1 }: { channels?: readonly Channel[]; order?: 1 | -1 } = {},
+    {
+      channels = CHANNELS,
+      order = 1,
+      apps = suspensions.filterSuspended(),
+    }: {
+      channels?: readonly Channel[];
+      order?: 1 | -1;
+      apps?: ReturnType<Suspensions['filter']>;
+    } = {},
   ): Promise<BatchHolder[]> {
-    const filter = filterDue(channels);
+    const filter = dueBatchFilter(apps, channels);
     const results = await Promise.all(
       [
         { collection: pushes, filter: { ...filter, state: 'open' as const } },
@@ -106,13 +112,13 @@ export function createDueBatches(
     },
 
     /**
-     * Counts the batches that are due, with one query for each of the two collections.
+     * Counts the batches that are due, without those of paused apps, with one query for each of the two collections.
      *
      * @param limit the count stops at this number in each of them
      * @returns how many, and since when the oldest is due; without `oldest` there is none
      */
     async measureBacklog(limit: number): Promise<{ due: number; oldest?: Date }> {
-      const found = await readDue(limit, { 'work.at': 1 });
+      const found = await readDue(limit, { 'work.at': 1 }, { apps: suspensions.filter() });
       const dueTimes = found.flatMap(({ work }) => (work?.at === undefined ? [] : [work.at]));
       const oldest = dueTimes.toSorted((a, b) => a.getTime() - b.getTime())[0];
       return { due: found.length, ...(oldest !== undefined && { oldest }) };
@@ -121,15 +127,12 @@ export function createDueBatches(
 }
 
 /**
- * Filters the batches of these channels that are due and not claimed, but those of suspended accounts. Those of paused
- * apps are among them until a worker parks them (store/parked-batches).
+ * Filters the batches of these channels that are due and not claimed. Without suspended accounts, those of paused apps are
+ * among them until a worker parks them (store/parked-batches).
  */
-function dueBatchFilter(
-  suspensions: Pick<Suspensions, 'filterSuspended'>,
-  channels: readonly Channel[],
-) {
+function dueBatchFilter(apps: ReturnType<Suspensions['filter']>, channels: readonly Channel[]) {
   return {
-    ...suspensions.filterSuspended(),
+    ...apps,
     'work.state': 'ready' as const,
     // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
     'work.channel': { $in: channels },
