@@ -8,8 +8,10 @@ import { queueKey, turnsKey } from './queue-keys.ts';
 
 /** Recipients of an app that are one turn: as many come before the next app's. */
 const RECIPIENTS_PER_TURN = 50;
-/** Jobs of an app between two looks at the queue that come first, and waiting jobs that are no backlog: nobody feels so few. */
-const FREE_JOBS = 64;
+/** Recipients of an app between two looks at the queue whose jobs come first: nobody feels so few. */
+const FREE_RECIPIENTS = 100;
+/** Waiting jobs without a priority that are no backlog. */
+const FREE_JOBS = 16;
 /** Interval between two looks at a queue to which jobs are added. */
 const LOOK_EVERY_MS = 100;
 /** Maximum wait for a look; without its result a job is added without a turn. */
@@ -29,8 +31,8 @@ interface AppJobs {
   added: number;
   /** Recipients of jobs that were added again since the last look. */
   again: number;
-  /** Jobs since the last look. */
-  jobs: number;
+  /** Recipients since the last look whose jobs have no turn. */
+  free: number;
 }
 
 /** A job that waits for the turn of its app. */
@@ -72,7 +74,7 @@ export function createAppTurns(
     for (const [app, one] of apps.entries()) {
       // Of jobs that were added again, only the place behind the others is wanted.
       if (one.added > 0 || one.again > 0) added.set(app, one.added);
-      Object.assign(one, { added: 0, again: 0, jobs: 0 });
+      Object.assign(one, { added: 0, again: 0, free: 0 });
     }
     await withTimeout(whenReady(), LOOK_TIMEOUT_MS, 'Redis');
     const found = await counts.look();
@@ -107,7 +109,7 @@ export function createAppTurns(
   function jobsOf(app: string): AppJobs {
     const known = apps.get(app);
     if (known !== undefined) return known;
-    const one: AppJobs = { end: 0, added: 0, again: 0, jobs: 0 };
+    const one: AppJobs = { end: 0, added: 0, again: 0, free: 0 };
     if (backlog !== undefined)
       one.end = counts.read(app).then((end) => {
         one.end = end;
@@ -120,8 +122,11 @@ export function createAppTurns(
   return async ({ app, recipients, isAgain = false }) => {
     await lookIfDue();
     const one = jobsOf(app);
-    one.jobs += 1;
-    if (!hasBacklog && one.jobs <= FREE_JOBS) return 0;
+    // Once a job has a turn, those after it have one too.
+    if (!hasBacklog && one.free < FREE_RECIPIENTS) {
+      one.free += recipients;
+      return 0;
+    }
     while (typeof one.end !== 'number') await one.end;
     const start = Math.max(one.end, head * RECIPIENTS_PER_TURN);
     const turn = Math.floor((start + one.again) / RECIPIENTS_PER_TURN) + 1;
