@@ -14,6 +14,8 @@ const FREE_RECIPIENTS = 100;
 const FREE_JOBS = 16;
 /** Interval between two looks at a queue to which jobs are added. */
 const LOOK_EVERY_MS = 100;
+/** Maximum age of the last look with which a job does not wait for the next one. */
+const MAX_AGE_MS = 500;
 /** Maximum wait for a look; without its result a job is added without a turn. */
 const LOOK_TIMEOUT_MS = 600;
 /** Maximum apps whose last turn a process knows; it reads that of others from Redis. */
@@ -139,9 +141,10 @@ export function createAppTurns(
   };
 }
 
-/** Looks when the last time is long enough ago. Jobs that are added meanwhile wait for its result. */
+/** Looks when the last time is long enough ago. Jobs that are added after a pause wait for the result. */
 function limitLooks(look: () => Promise<void>): () => Promise<void> {
   let lookedAt = Number.NEGATIVE_INFINITY;
+  let knownAt = Number.NEGATIVE_INFINITY;
   let looking: Promise<void> | undefined;
   return async () => {
     if (looking === undefined && performance.now() - lookedAt >= LOOK_EVERY_MS) {
@@ -150,10 +153,11 @@ function limitLooks(look: () => Promise<void>): () => Promise<void> {
         // What was known before holds until the next look.
         .catch(() => undefined)
         .finally(() => {
+          knownAt = performance.now();
           looking = undefined;
         });
     }
-    await looking;
+    if (performance.now() - knownAt > MAX_AGE_MS) await looking;
   };
 }
 
