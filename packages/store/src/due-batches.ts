@@ -18,7 +18,8 @@ export interface DueBatch {
   isFirstAttempt: boolean;
 }
 
-const DUE_FIELDS = {
+/** Fields of a batch that {@link toDueBatch} needs. */
+export const DUE_FIELDS = {
   app: 1,
   'work.channel': 1,
   'work.at': 1,
@@ -145,7 +146,8 @@ function hasFirstJob({ _id, work, dueAt }: BatchHolder): boolean {
   return !isBatchId(_id) && work?.tries === 0 && dueAt === undefined;
 }
 
-function toDueBatch(holder: BatchHolder): DueBatch[] {
+/** Returns what the scheduler needs of a batch; nothing for a push without one. */
+export function toDueBatch(holder: BatchHolder): DueBatch[] {
   const { _id: id, app = '', work } = holder;
   if (work === undefined) return [];
   const { channel, at, n: recipients } = work;

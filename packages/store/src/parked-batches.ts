@@ -1,5 +1,6 @@
 import { CHANNELS } from '@carillon/core/channels';
 import { type BatchHolders, FAST_WRITE } from './batch-holders.ts';
+import { DUE_FIELDS, type DueBatch, toDueBatch } from './due-batches.ts';
 import { DUE_BATCHES_INDEX, DUE_PUSHES_INDEX } from './migrate.ts';
 import type { Suspensions } from './suspensions.ts';
 
@@ -36,7 +37,7 @@ export function createParkedBatches(
   async function unparkIn(
     { collection, filter, hint }: (typeof parts)[number],
     limit: number,
-  ): Promise<number> {
+  ): Promise<DueBatch[]> {
     const parkedApps = await collection.distinct('app', filter);
     const resumed = parkedApps.flatMap((app = '') => (suspensions.mayDeliver(app) ? [app] : []));
     const apps = takeTurns(resumed).slice(0, MAX_APPS);
@@ -44,19 +45,20 @@ export function createParkedBatches(
     const pages = await Promise.all(
       apps.map((app) =>
         collection
-          .find({ ...filter, app }, { projection: { _id: 1 }, hint })
+          .find({ ...filter, app }, { projection: DUE_FIELDS, hint })
           .limit(share)
           .toArray(),
       ),
     );
-    const ids = pages.flat().map(({ _id }) => _id);
-    if (ids.length === 0) return 0;
-    const { modifiedCount } = await collection.updateMany(
-      { _id: { $in: ids }, ...isParked },
+    const found = pages.flat();
+    if (found.length === 0) return [];
+    await collection.updateMany(
+      { _id: { $in: found.map(({ _id }) => _id) }, ...isParked },
       [{ $set: { 'work.at': '$$NOW' } }],
       FAST_WRITE,
     );
-    return modifiedCount;
+    // The job of its acceptance has parked it.
+    return found.flatMap(toDueBatch).map((batch) => ({ ...batch, isFirstAttempt: false }));
   }
 
   return {
@@ -64,12 +66,10 @@ export function createParkedBatches(
      * Makes parked batches due whose app may deliver again, each app's share of them, the oldest first.
      *
      * @param limit maximum batches of each collection
-     * @returns how many
+     * @returns the batches, which have no job; one may have become due in another process meanwhile
      */
-    async unpark(limit: number): Promise<number> {
-      const counts = await Promise.all(parts.map((part) => unparkIn(part, limit)));
-      return counts.reduce((sum, count) => sum + count, 0);
-    },
+    unpark: async (limit: number): Promise<DueBatch[]> =>
+      (await Promise.all(parts.map((part) => unparkIn(part, limit)))).flat(),
   };
 }
 

@@ -44,7 +44,7 @@ export async function reconcile(
     pushCompletion.findDue(ITEMS_PER_TICK),
   ]);
   await Promise.all([
-    ...lostBatches.map((batch) =>
+    ...[...unparked, ...lostBatches].map((batch) =>
       isEmbeddedOverMqtt(batch)
         ? producers.resend(batch)
         : producers.deliver({ ...batch, isAgain: true }),
@@ -60,7 +60,7 @@ export async function reconcile(
   }
   return {
     opened,
-    unparked,
+    unparked: unparked.length,
     works: lostBatches.length,
     fanOuts: dueFanOuts.length,
     endings: completions.length,

@@ -51,17 +51,19 @@ interface InsertOptions {
   isScheduled?: boolean;
   channel?: Channel;
   trace?: string;
+  app?: string;
 }
 
 /** Stores a push with an embedded batch that is due, and no job. Returns its id. */
 async function insertPush(options: InsertOptions = {}): Promise<string> {
-  const { agoMs = 60_000, tries = 0, isScheduled = false, channel = 'mqtt', trace } = options;
+  const { agoMs = 60_000, tries = 0, isScheduled = false, channel = 'mqtt' } = options;
+  const { app = APP, trace } = options;
   const now = Math.floor(bench.store.clock.now());
   const at = new Date(now - agoMs);
   const expiresAt = new Date(now + 60_000);
   const _id = newPushId(at.getTime());
   await bench.store.pushes.insert({
-    ...{ _id, app: APP, state: isScheduled ? 'scheduled' : 'open', acceptedAt: at },
+    ...{ _id, app, state: isScheduled ? 'scheduled' : 'open', acceptedAt: at },
     ...(isScheduled && { dueAt: at }),
     ...(trace !== undefined && { trace: `00-${trace}-${SPAN}-01` }),
     ...{ expiresAt, sendUntil: expiresAt, data: '{}', audience: { topics: [], tokens: '' } },
@@ -92,6 +94,22 @@ describe('a push without a job', () => {
       expect(await tickAt(acceptedAt + 3_001)).toBe(1);
       expect(await listJobs('send')).toEqual([jobIdOf(push)]);
     }
+  });
+
+  test('because a worker has parked it in a pause of its app gets one when the pause is over', async () => {
+    const { apps, batchTable, suspensions } = bench.store;
+    const account = await bench.store.accounts.create('Test', 'pro');
+    const app = await apps.create('Test', account);
+    const parked = await insertPush({ agoMs: 1, app });
+    await apps.pause(app);
+    await suspensions.refresh();
+    expect(await batchTable.claim(parked, 'replies', 5_000)).toBeUndefined();
+    expect(await tickAt(bench.store.clock.now() + 60_000)).toBe(0);
+    expect(await listJobs('send')).toEqual([]);
+    await apps.resume(app);
+    await suspensions.refresh();
+    await tickAt(bench.store.clock.now());
+    expect(await listJobs('send')).toHaveLength(1);
   });
 
   test('that was scheduled, waits for a retry or goes over a provider gets one at once', async () => {
