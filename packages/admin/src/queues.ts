@@ -1,16 +1,14 @@
-import { CHANNELS, type Channel } from '@carillon/core/channels';
+import type { Channel } from '@carillon/core/channels';
 import { describeRedisUrl } from '@carillon/core/redis-url';
 import { createAppFiguresReader } from '@carillon/presence/app-figures';
 import { createRedis, type Redis, type RedisAddress } from '@carillon/presence/redis';
 import { type QueueState, readQueueStates } from '@carillon/queue/queue-states';
 import type { AppBacklog } from '@carillon/reports/app-backlog';
-import type { ChannelBacklog } from '@carillon/reports/backlog';
+import { type ChannelBacklog, measureChannels } from '@carillon/reports/backlog';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import { AdminError, describeError } from './admin-error.ts';
 
-/** Maximum count of a channel's batches. */
-const MAX_COUNTED = 100_000;
 /** Number of apps that are listed. */
 const LISTED_APPS = 10;
 
@@ -70,15 +68,12 @@ export function readQueues(
 ): Promise<QueuesView> {
   return withJobs(address, async (redis, queues) => {
     await store.suspensions.refresh();
-    const measured = CHANNELS.map(async (channel) => ({
-      ...{ channel, ...(await store.backlog.measure(channel, MAX_COUNTED)) },
-    }));
     const figures = createAppFiguresReader(redis);
     // Without Redis apps are missing that another one hides.
     const listActive = () => figures.listActive().catch(() => []);
     return {
       queues,
-      channels: await Promise.all(measured),
+      channels: await measureChannels(store.backlog),
       apps: await listPendingApps(store, listActive, LISTED_APPS),
     };
   });

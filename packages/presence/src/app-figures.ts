@@ -1,4 +1,5 @@
 import { APP_EVENTS, type AppCounts, OTHER_APPS } from '@carillon/core/app-counts';
+import { executePipeline } from './execute-pipeline.ts';
 import { type AppBacklogFigures, createFiguresKeys, MINUTE_MS } from './figures.ts';
 import type { Redis } from './redis.ts';
 import { timeToMs } from './redis-time.ts';
@@ -69,10 +70,7 @@ export function createAppFiguresReader(redis: Redis) {
     const pipeline = redis.pipeline();
     pipeline.get(keys.appBacklog);
     for (const minute of due) pipeline.hgetall(keys.apps(minute));
-    const [backlog, ...hashes] = ((await pipeline.exec()) ?? []).map(([error, result]) => {
-      if (error) throw error;
-      return result;
-    });
+    const [backlog, ...hashes] = await executePipeline(pipeline);
     for (const [n, minute] of due.entries()) {
       const apps = decodeApps(hashes[n] as Record<string, string>);
       known.set(minute, { at: minute * MINUTE_MS, apps, readAt: now });

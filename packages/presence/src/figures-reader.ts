@@ -1,3 +1,4 @@
+import { executePipeline } from './execute-pipeline.ts';
 import {
   type BacklogFigures,
   createFiguresKeys,
@@ -48,7 +49,7 @@ export function createFiguresReader(redis: Redis) {
       pipeline.set(keys.watched, 1, 'EX', WATCHED_TTL_SECONDS);
       pipeline.get(keys.since);
       for (const minute of minutes) pipeline.hgetall(keys.minute(minute));
-      const [time, , since, ...hashes] = toResults(await pipeline.exec());
+      const [time, , since, ...hashes] = await executePipeline(pipeline);
       const readAt = timeToMs(time as string[]);
       offset = readAt - performance.now();
       return createSnapshot(
@@ -91,11 +92,4 @@ function createSnapshot(
     gateways: [...gateways.values()],
     channels: [...channels.values()],
   };
-}
-
-function toResults(replies: [error: Error | null, result: unknown][] | null): unknown[] {
-  return (replies ?? []).map(([error, result]) => {
-    if (error) throw error;
-    return result;
-  });
 }

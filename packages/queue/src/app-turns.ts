@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { withTimeout } from '@carillon/core/with-timeout';
+import { executePipeline } from '@carillon/presence/execute-pipeline';
 import type { Redis } from '@carillon/presence/redis';
 import { PRIORITY_LIMIT } from 'bullmq';
 import { LRUCache } from 'lru-cache';
@@ -72,14 +73,15 @@ export function createAppTurns(
   let backlog: string | undefined;
 
   async function look(): Promise<void> {
+    await withTimeout(whenReady(), LOOK_TIMEOUT_MS, 'Redis');
+    const found = await counts.look();
+    // Only now: a job that is added meanwhile must not come before an earlier one of its app.
     const added = new Map<string, number>();
     for (const [app, one] of apps.entries()) {
       // Of jobs that were added again, only the place behind the others is wanted.
       if (one.added > 0 || one.again > 0) added.set(app, one.added);
       Object.assign(one, { added: 0, again: 0, free: 0 });
     }
-    await withTimeout(whenReady(), LOOK_TIMEOUT_MS, 'Redis');
-    const found = await counts.look();
     hasBacklog = found.next !== undefined || found.waiting > FREE_JOBS;
     head = found.next ?? 0;
     const isOver = found.next === undefined;
@@ -183,7 +185,11 @@ function createSharedCounts(redis: Redis, queue: QueueName) {
       pipeline.llen(queueKey(redis, queue, 'wait'));
       pipeline.zrange(queueKey(redis, queue, 'prioritized'), '0', '0', 'WITHSCORES');
       pipeline.hget(key, BACKLOG);
-      const [waiting, first, backlog] = await execute(pipeline);
+      const [waiting, first, backlog] = await withTimeout(
+        executePipeline(pipeline),
+        LOOK_TIMEOUT_MS,
+        'Redis',
+      );
       const score = Array.isArray(first) ? first[1] : undefined;
       return {
         waiting: Number(waiting),
@@ -200,7 +206,11 @@ function createSharedCounts(redis: Redis, queue: QueueName) {
       pipeline.hget(key, BACKLOG);
       pipeline.expire(key, COUNTS_TTL_SECONDS);
       for (const [app, recipients] of added) pipeline.hincrby(key, app, recipients);
-      const [, backlog, , ...ends] = await execute(pipeline);
+      const [, backlog, , ...ends] = await withTimeout(
+        executePipeline(pipeline),
+        LOOK_TIMEOUT_MS,
+        'Redis',
+      );
       const entries = [...added.keys()].map((app, n) => [app, Number(ends[n])] as const);
       return { backlog: String(backlog), ends: new Map(entries) };
     },
@@ -214,12 +224,4 @@ function createSharedCounts(redis: Redis, queue: QueueName) {
     },
     forget: (): Promise<unknown> => redis.del(key),
   };
-}
-
-async function execute(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
-  const results = (await withTimeout(pipeline.exec(), LOOK_TIMEOUT_MS, 'Redis')) ?? [];
-  return results.map(([error, result]) => {
-    if (error) throw error;
-    return result;
-  });
 }

@@ -2,6 +2,7 @@ import { createBatcher } from '@carillon/core/batcher';
 import type { Channel } from '@carillon/core/channels';
 import { LIMITS } from '@carillon/core/limits';
 import { withTimeout } from '@carillon/core/with-timeout';
+import { executePipeline } from '@carillon/presence/execute-pipeline';
 import {
   createRedis,
   type OnRedisError,
@@ -313,10 +314,7 @@ async function countDue(redis: Redis, name: QueueName): Promise<number> {
   pipeline.zcard(queueKey(redis, name, 'prioritized'));
   pipeline.zcount(queueKey(redis, name, 'delayed'), 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
   pipeline.set(...writeProbe(probeKey(redis)));
-  const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
-  const [waiting, prioritized, delayed] = (results ?? []).map(([error, count]) => {
-    if (error) throw error;
-    return Number(count);
-  });
-  return (waiting ?? 0) + (prioritized ?? 0) + (delayed ?? 0);
+  const results = await withTimeout(executePipeline(pipeline), ADD_TIMEOUT_MS, 'Redis');
+  const [waiting = 0, prioritized = 0, delayed = 0] = results.map(Number);
+  return waiting + prioritized + delayed;
 }

@@ -1,3 +1,4 @@
+import { executePipeline } from '@carillon/presence/execute-pipeline';
 import type { Redis } from '@carillon/presence/redis';
 import { QUEUE_NAMES, type QueueName } from './jobs.ts';
 import { queueKey, workerKey } from './queue-keys.ts';
@@ -48,7 +49,7 @@ async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState
   pipeline.lrange(key('wait'), -1, -1);
   pipeline.zrange(key('prioritized'), '0', String(MAX_FIRST_JOBS - 1));
   pipeline.zrange(key('delayed'), '0', '0', 'WITHSCORES');
-  const row = await execute(pipeline);
+  const row = await executePipeline(pipeline);
   const [workers, withoutPriority, active, delayed, prioritized, first, next, firstDelayed] = row;
   const added = await readTimes(
     redis,
@@ -78,18 +79,10 @@ async function readTimes(redis: Redis, jobs: readonly string[]): Promise<number[
   if (jobs.length === 0) return [];
   const pipeline = redis.pipeline();
   for (const job of jobs) pipeline.hmget(job, 'timestamp', 'opts');
-  const found = (await execute(pipeline)) as (string | null)[][];
+  const found = (await executePipeline(pipeline)) as (string | null)[][];
   return found.flatMap(([timestamp, options]) => {
     if (!timestamp) return [];
     const { delay = 0 } = JSON.parse(options ?? '{}') as { delay?: number };
     return [Number(timestamp) + delay];
-  });
-}
-
-async function execute(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
-  const results = (await pipeline.exec()) ?? [];
-  return results.map(([error, result]) => {
-    if (error) throw error;
-    return result;
   });
 }

@@ -1,5 +1,5 @@
 import { BATCH_LEASE_MS } from '@carillon/core/batch';
-import type { Channel } from '@carillon/core/channels';
+import { CHANNELS, type Channel } from '@carillon/core/channels';
 import type { Clock } from '@carillon/store/clock';
 import { DUE_BATCHES_INDEX, DUE_PUSHES_INDEX } from '@carillon/store/migrate';
 import type { Suspensions } from '@carillon/store/suspensions';
@@ -92,6 +92,22 @@ export function createBacklog(
       };
     },
   };
+}
+
+/** Maximum count of a channel's batches: more would require no more workers. */
+const MAX_COUNTED = 100_000;
+
+/** Measures the backlogs of all channels, up to 100,000 batches each. */
+export async function measureChannels({
+  measure,
+}: Pick<ReturnType<typeof createBacklog>, 'measure'>): Promise<
+  (ChannelBacklog & { channel: Channel })[]
+> {
+  const channels: (ChannelBacklog & { channel: Channel })[] = [];
+  // One after the other: a count of 100,000 takes MongoDB about 0.2 s.
+  for (const channel of CHANNELS)
+    channels.push({ channel, ...(await measure(channel, MAX_COUNTED)) });
+  return channels;
 }
 
 function sum(numbers: readonly number[]): number {

@@ -1,13 +1,9 @@
-import { CHANNELS } from '@carillon/core/channels';
-import type { BacklogFigures } from '@carillon/presence/figures';
 import { createFiguresReader, type FiguresSnapshot } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
+import { measureChannels } from '@carillon/reports/backlog';
 import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import { countMeanwhile } from './count-meanwhile.ts';
-
-/** Maximum count of a channel's batches, as that of the scheduler. */
-const MAX_COUNTED = 100_000;
 
 export type LiveFigures = ReturnType<typeof createLiveFigures>;
 
@@ -22,10 +18,7 @@ export function createLiveFigures(
   const figures = createFiguresReader(redis);
   const countPending = countMeanwhile(async () => {
     await suspensions.refresh();
-    const channels: BacklogFigures[] = [];
-    for (const channel of CHANNELS)
-      channels.push({ channel, ...(await backlog.measure(channel, MAX_COUNTED)) });
-    return channels;
+    return measureChannels(backlog);
   });
 
   return {
