@@ -10,7 +10,7 @@ import { emptyRedis, openRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 /** Pushes of the app with the backlog, and of each of two equal ones, to one device each. */
-const LARGE = 4_000;
+const LARGE = 5_000;
 const EQUAL = 400;
 const SMALL = 20;
 const DEVICES = 100;
