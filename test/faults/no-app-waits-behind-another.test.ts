@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 
 /** Pushes of the app with the backlog, and of each of two equal ones, to one device each. */
 const LARGE = 5_000;
-const EQUAL = 400;
+const EQUAL = 1_000;
 const SMALL = 20;
 const DEVICES = 100;
 const IN_FLIGHT = 50;

@@ -37,7 +37,7 @@ test('jobs of all queues are counted, taken, and added again once for a due time
   expect(await producers.countDue('send')).toBe(pushes.length);
   expect(await producers.countDue('webhook')).toBe(0);
   const unservedQueues = createUnservedQueues(cluster, onError);
-  const ages = await unservedQueues.readAges();
+  const ages = await until(() => unservedQueues.readAges(), SOON);
   unservedQueues.close();
   expect(Object.keys(ages).length).toBeGreaterThan(1);
 
