@@ -343,6 +343,8 @@ describe.each(Object.entries(FAULTS))('%s', (_name, { text, apply }) => {
     });
     await page.goto(`${origin}${fillPath(path, ids)}`);
     await waitForText(page, text);
+    // Of two requests one fails first.
+    await waitUntilSettled(page);
     isFaulty = false;
     for (const button of await page.$$('::-p-aria([name="Try again"][role="button"])')) {
       await button.click();
