@@ -49,7 +49,7 @@ export interface Turn {
 
 /**
  * Creates the turns of the apps in a queue: each app with waiting jobs has the same share of the workers, however many jobs of
- * others wait. They are BullMQ's priorities. The first job of an app gets that of the next job in the queue, and each
+ * others wait. They are BullMQ's priorities. The first job of an app comes before the next job in the queue, and each
  * further one a larger number by its recipients (start-time fair queueing). Without a backlog no job has a priority.
  *
  * Each process counts the apps' recipients and adds its counts to those of the others in Redis. The counts mean something only
@@ -132,8 +132,11 @@ export function createAppTurns(
       return 0;
     }
     while (typeof one.end !== 'number') await one.end;
-    const start = Math.max(one.end, head * RECIPIENTS_PER_TURN);
-    const turn = Math.floor((start + one.again) / RECIPIENTS_PER_TURN) + 1;
+    const headStart = head * RECIPIENTS_PER_TURN;
+    // An app without waiting jobs comes before those that have had their share of this turn.
+    const hasWaiting = one.end > headStart || one.again > 0;
+    const start = Math.max(one.end, headStart);
+    const turn = Math.floor((start + one.again) / RECIPIENTS_PER_TURN) + (hasWaiting ? 1 : 0);
     if (isAgain) one.again += recipients;
     else {
       one.end = start + recipients;

@@ -73,6 +73,37 @@ test('a push of one app comes before nearly all of the thousands of another that
   expect(ofLarge).toEqual(Array.from({ length: 3_000 }, (_, n) => `large-${n}`));
 });
 
+test('an app without waiting pushes does not wait for a turn of each of the others', async () => {
+  const api = startProcess();
+  for (let n = 0; n < 20; n += 1)
+    for (let app = 0; app < 10; app += 1)
+      await api.deliver({
+        app: `large${app}`,
+        id: `large${app}-${n}`,
+        channel: 'apns',
+        recipients: 50,
+      });
+  const taken: string[] = [];
+  const added = Promise.withResolvers<void>();
+  const record = async ({ work }: { work: string }) => {
+    if (taken.push(work) === 65) await added.promise;
+  };
+  const settings = { redis, onError: () => undefined };
+  const worker = createWorker(settings, 'deliver-apns', jobSchemas.deliver, record, 1);
+  try {
+    await until(() => taken.length === 65);
+    // So that its place is by the jobs that wait now.
+    await sleep(600);
+    await add(api, 'small', 2);
+    added.resolve();
+    await until(() => taken.length === 202);
+  } finally {
+    await worker.stop();
+  }
+  expect(taken.indexOf('small-0')).toBe(65);
+  expect(taken.indexOf('small-1')).toBeLessThan(65 + 30);
+});
+
 test('large apps share evenly, whoever was first, and with other processes too', async () => {
   const [one, two] = [startProcess(), startProcess()];
   await add(one, 'first', 1_500);
