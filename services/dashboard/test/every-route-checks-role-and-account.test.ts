@@ -74,7 +74,7 @@ function pathOf({ path }: ConsoleRoute, of = ids): string {
 function call(browser: Browser, route: ConsoleRoute, of = ids) {
   const hasBody = ['post', 'put', 'patch'].includes(route.method);
   // Valid for all routes, so that no check is hidden by an invalid input.
-  const named = { account: of.account, name: 'n', device: of.token };
+  const named = { account: of.account, name: 'n', device: of.token, recipients: [of.token] };
   const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };
   // The search needs a text; other routes ignore it.
   const path = `${pathOf(route, of)}${route.method === 'get' ? `?q=${ids.app}` : ''}`;

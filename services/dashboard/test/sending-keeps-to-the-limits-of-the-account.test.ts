@@ -106,26 +106,30 @@ describe('a push of the composer', () => {
 
   test('has its devices counted, and what reaches none named, before it is sent', async () => {
     const { store } = started;
-    const count = async (to: string | string[]) =>
-      (await owner.post(`/api/apps/${app}/audience`, { to })).body;
+    const count = async (...recipients: string[]) =>
+      (await owner.post(`/api/apps/${app}/audience`, { recipients })).body;
     const other = await store.devices.register(app, 'ios');
     await store.subscriptions.subscribe(app, { token, platform: 'android' }, ['news', 'sports']);
     const all = { unknown: [], unknownCount: 0 };
     expect(await count(token)).toEqual({ devices: 1, isAtMost: false, ...all });
-    expect(await count([token, other.token])).toEqual({ devices: 2, isAtMost: false, ...all });
+    expect(await count(token, other.token)).toEqual({ devices: 2, isAtMost: false, ...all });
     expect(await count('/topics/news')).toEqual({ devices: 1, isAtMost: false, ...all });
     const overlapping = { devices: 2, isAtMost: true, ...all };
-    expect(await count(['/topics/news', '/topics/sports'])).toEqual(overlapping);
-    expect(await count(['/topics/news', token])).toEqual(overlapping);
+    expect(await count('/topics/news', '/topics/sports')).toEqual(overlapping);
+    expect(await count('/topics/news', token)).toEqual(overlapping);
     const unknown = ['/topics/none', ...Array.from({ length: 30 }, (_, n) => `unknown${n}`)];
-    expect(await count([...unknown, token])).toEqual({
+    expect(await count(...unknown, token)).toEqual({
       ...{ devices: 1, isAtMost: false },
       ...{ unknown: unknown.slice(0, 20), unknownCount: 31 },
     });
-    const wrong = await owner.post(`/api/apps/${app}/audience`, { to: '/topics/a b' });
+    const wrong = await owner.post(`/api/apps/${app}/audience`, {
+      recipients: ['/topics/a b'],
+    });
     expect([wrong.status, wrong.body.parameter]).toEqual([400, 'to']);
     const foreign = (await owner.post('/api/apps', { account, name: 'other' })).body.id;
-    const elsewhere = await owner.post(`/api/apps/${foreign}/audience`, { to: token });
+    const elsewhere = await owner.post(`/api/apps/${foreign}/audience`, {
+      recipients: [token],
+    });
     expect(elsewhere.body).toMatchObject({ devices: 0, unknown: [token] });
   });
 });

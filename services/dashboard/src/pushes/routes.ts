@@ -153,12 +153,12 @@ function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf
       method: 'post',
       path: '/apps/:app/audience',
       role: 'operator',
-      input: z.looseObject({ app: objectId }),
+      input: z.object({ app: objectId, recipients: z.array(z.string()) }),
       account: ({ app }) => accountOf.app(app),
       onlyReads: true,
       bodyLimit: PUSH_BODY_BYTES,
-      handle: async ({ input: { app, ...value } }) =>
-        countAudience(store, app, await parseRecipients({ value })),
+      handle: async ({ input: { app, recipients: to } }) =>
+        countAudience(store, app, await parseRecipients({ value: { to } })),
     }),
     defineRoute({
       method: 'post',

@@ -23,8 +23,8 @@ export interface Composed {
 type Asks = (onYes: () => void) => void;
 
 /** Counts the devices of recipients. @throws RequestError */
-export function countAudience(app: string, to: readonly string[]): Promise<AudienceCount> {
-  return change('POST', `/apps/${app}/audience`, { to });
+export function countAudience(app: string, recipients: readonly string[]): Promise<AudienceCount> {
+  return change('POST', `/apps/${app}/audience`, { recipients });
 }
 
 /** Returns the error for a push that no device would get. @param parameter the parameter that it is shown at */
