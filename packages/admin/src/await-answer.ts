@@ -6,7 +6,7 @@ const CONNECT_LIMIT_MS = 5_000;
 /** Maximum wait for an answer. */
 export const ANSWER_LIMIT_MS = 8_000;
 /** Time from which on an answer is called slow. */
-const SLOW_MS = 1_500;
+const SLOW_MS = 1_000;
 const TICK_MS = 50;
 /** Maximum time that counts between two ticks: for the rest of it this process was busy, and read no answer. */
 const COUNTED_PER_TICK_MS = 4 * TICK_MS;

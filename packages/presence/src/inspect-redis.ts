@@ -20,7 +20,12 @@ export function readPrimary(
   address: RedisAddress,
   wait: Parameters<typeof diagnoseRedis>[2],
 ): Promise<RedisNode> {
-  return diagnoseRedis(address, (redis) => readNode(redis, undefined), wait);
+  const read = async (redis: Redis): Promise<RedisNode> => {
+    // A server that loads its data refuses a PING and says so.
+    const [node] = await Promise.all([readNode(redis, undefined), redis.ping()]);
+    return node;
+  };
+  return diagnoseRedis(address, read, wait);
 }
 
 /**

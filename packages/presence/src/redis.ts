@@ -90,7 +90,11 @@ const PROFILES: Record<RedisProfile, RedisSettings> = {
   /** The same without a limit of its own: the caller tells a slow server from one that can't be reached. */
   diagnosis: {
     ...{ lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null },
-    ...{ connectTimeout: DIAGNOSIS_MS, commandTimeout: DIAGNOSIS_MS },
+    connectTimeout: DIAGNOSIS_MS,
+    // A silent server does not end its side of the connection.
+    disconnectTimeout: 1,
+    // One answer makes the connection ready, so that its time can be measured.
+    enableReadyCheck: false,
   },
 };
 
