@@ -7,6 +7,7 @@ import { addCanaryCommand } from './canary.ts';
 import { addCredentialCommands } from './credential.ts';
 import { addDeviceCommands } from './device.ts';
 import { addDoctorCommand } from './doctor.ts';
+import { addExamples } from './examples.ts';
 import { addExportCommand } from './export/export.ts';
 import { addFailureCommands } from './failed-deliveries.ts';
 import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
@@ -59,7 +60,11 @@ export async function run(args: readonly string[], context: CliContext): Promise
   }
 }
 
-function createProgram(context: CliContext, output: ReturnType<typeof createOutput>): Command {
+/** Creates the command line with all its commands. */
+export function createProgram(
+  context: CliContext,
+  output: ReturnType<typeof createOutput>,
+): Command {
   const program = new Command('carillon')
     .description('Command line for operators of Carillon')
     .version(context.version)
@@ -90,6 +95,7 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
   addSimulateCommand(program, deps);
   addCanaryCommand(program, deps);
   addDoctorCommand(program, deps);
+  addExamples(program);
   return program;
 }
 
