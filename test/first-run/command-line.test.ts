@@ -95,6 +95,12 @@ describe('devices and pushes', () => {
     const id = `${sent.id}`;
     const outcomes = () => sendRequest('push', 'outcomes', id);
     await until(async () => JSON.stringify((await outcomes()).outcomes) === '{"inbox":1}');
+    for (const words of [
+      ['push', 'outcomes', id],
+      ['push', 'outcomes', id, '--token', device.token],
+      ['device', 'pushes', device.token],
+    ])
+      expect((await run(...words)).stdout).toContain('pending (stored)');
     const { stdout } = await runAsOperator('--json', 'push', 'status', id);
     expect(stdout).toContain(`"payload":${data}`);
     await device.connect();

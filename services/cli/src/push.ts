@@ -254,7 +254,7 @@ function describeStatus(id: string, text: string): string[] {
 function formatPush(view: PushView): string {
   const { id, state, date, schedule, devices, outcomes = {}, batches } = view;
   const due = schedule === undefined ? '' : `, scheduled for ${formatTimestamp(schedule)}`;
-  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${name}`);
+  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${nameOutcome(name)}`);
   const progress =
     batches === undefined
       ? ''
@@ -266,7 +266,9 @@ function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): st
   const { id, state, devices, outcomes, recipients, moreRecipients } = status;
   return [
     `Push ${id}: ${state}, ${formatCount(devices, 'device')}.`,
-    ...Object.entries(outcomes).map(([name, n]) => `  ${name.padEnd(10)} ${n}`),
+    ...Object.entries(outcomes).map(
+      ([name, n]) => `  ${nameOutcome(name).padEnd(OUTCOME_WIDTH)} ${n}`,
+    ),
     ...recipients.map(
       ({ token, ...recipientStatus }) => `  ${token}: ${describeRecipientStatus(recipientStatus)}`,
     ),
@@ -276,12 +278,24 @@ function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): st
   ];
 }
 
+/** What a pending recipient waits for, by the outcome that the store has. */
+const PENDING_NAMES: Record<string, string> = {
+  inbox: 'pending (stored)',
+  offered: 'pending (at FCM)',
+};
+const OUTCOME_WIDTH = Math.max(...Object.values(PENDING_NAMES).map(({ length }) => length));
+
+/** Names an outcome as the documents and the console do; a push that is stored for its device is pending. */
+function nameOutcome(outcome: string): string {
+  return PENDING_NAMES[outcome] ?? outcome;
+}
+
 /** Describes a recipient's status in one line. */
 export function describeRecipientStatus(recipientStatus: RecipientStatus): string {
   const { outcome, reason, milliseconds, detail, tries, nextTryAt } = recipientStatus;
   const reasonText = reason === undefined ? '' : ` (${reason})`;
   return [
-    `${outcome}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
+    `${nameOutcome(outcome)}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
     ...(detail === undefined ? [] : [`provider error "${detail}"`]),
     ...(tries === undefined ? [] : [formatCount(tries, 'attempt')]),
     ...(nextTryAt === undefined ? [] : [`next attempt ${nextTryAt}`]),
