@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { listCommandPaths } from '../../services/cli/test/run-carillon.ts';
-import { createTestTenant } from '../support/api/tenants.ts';
+import { createTestTenant, withStore } from '../support/api/tenants.ts';
 import { type CarillonRun, runCarillon, runCarillonHere } from '../support/carillon.ts';
 import { prepareExample } from '../support/first-run/example-words.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
@@ -168,6 +168,37 @@ test('pushes are found by topic, state and time, deleted, and topics are listed'
   expect(await ask('topic', 'show', 'news', '--app', dev.app)).toEqual(shown);
   const absent = await run('topic', 'show', 'none', '--app', dev.app);
   expect(absent).toMatchObject({ code: 1, stderr: 'The app has no topic none.\n' });
+});
+
+test('a push is sent for an app without its key, and rejected as by the API', async () => {
+  const { dev, account } = await createTestTenant(stack, { limit: null });
+  const receiver = await newMqttDevice(dev);
+  await receiver.connect();
+  const data = '{"n":12345678901234567890}';
+  const send = (...args: string[]) =>
+    runCarillonHere(stack.home, ['--json', 'push', 'send', '--app', dev.app, ...args], {
+      CARILLON_API: 'http://127.0.0.1:1',
+    });
+  const args = ['--to', receiver.token, '--data', data, '--idempotency-key', 'order 1'];
+  const first = await send(...args);
+  expect(JSON.parse(first.stdout)).toMatchObject({ success: true, info: { devices: 1 } });
+  expect(await send(...args)).toEqual(first);
+  const [arrival] = await receiver.waitFor(1);
+  expect(arrival?.payload).toBe(data);
+  await receiver.disconnect();
+
+  const { text } = await callApi(dev, 'POST', '/push', { to: device.token, data: {} });
+  const rejected = await send('--to', device.token, '--data', '{}');
+  expect([rejected.code, rejected.stdout]).toEqual([1, `${text}\n`]);
+  const entries = await withStore(stack, ({ audit }) =>
+    audit.list({ accounts: [account], limit: 10 }),
+  );
+  const results = entries.map(({ action, ends }) => [action, ends[0]?.result]);
+  expect(results).toEqual([
+    ['push.send', 'NO_RECIPIENTS'],
+    ['push.send', 'done'],
+    ['push.send', 'done'],
+  ]);
 });
 
 test('failures are listed, and their pushes sent again until the end', async () => {

@@ -1,4 +1,5 @@
 import { AdminError, describeError } from '@carillon/admin/admin-error';
+import { ApiError } from '@carillon/core/api-error';
 import { SettingsError } from '@carillon/core/settings-error';
 import { Command, CommanderError } from 'commander';
 import { addAccountCommands } from './account.ts';
@@ -10,7 +11,14 @@ import { addDoctorCommand } from './doctor.ts';
 import { addExamples } from './examples.ts';
 import { addExportCommand } from './export/export.ts';
 import { addFailureCommands } from './failed-deliveries.ts';
-import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
+import {
+  commandFailed,
+  EXIT,
+  Failure,
+  toAdminFailure,
+  toRejection,
+  usageError,
+} from './failure.ts';
 import { addImportCommand } from './import/import.ts';
 import { addKeyCommands } from './key.ts';
 import { addMigrateCommand } from './migrate.ts';
@@ -103,6 +111,7 @@ export function createProgram(
 function toFailure(error: unknown): Failure | undefined {
   if (error instanceof Failure) return error;
   if (error instanceof AdminError) return toAdminFailure(error);
+  if (error instanceof ApiError) return toRejection(error);
   if (error instanceof SettingsError) return usageError(joinLines(error.message));
   if (error instanceof CommanderError) {
     if (error.exitCode === 0) return undefined;
