@@ -94,9 +94,10 @@ async function redrive(context: FailuresContext, options: RedriveOptions): Promi
   const view = await withStore(context.stack(), async (store) => {
     const { account } = await requireApp(store, app);
     const facts = { app };
-    const id = await runAudited(store, { action: 'failures.redrive', account, facts }, () =>
-      startRedrive(store, app, { ...filter, pushes }, COMMAND_LINE.name),
-    );
+    const change = { action: 'failures.redrive', account, facts };
+    const { id } = await runAudited(store, change, async () => ({
+      id: await startRedrive(store, app, { ...filter, pushes }, COMMAND_LINE.name),
+    }));
     return wait ? await waitForEnd(context, store, id) : await getRedrive(store, id);
   });
   context.output.show(toOutput(view), [describeRedrive(view)]);
