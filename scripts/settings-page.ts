@@ -22,6 +22,7 @@ export const SECRETS: Readonly<Record<string, 'yes' | 'the file'>> = {
   OIDC_CLIENT_SECRET: 'yes',
   TLS_KEY_FILE: 'the file',
   CARILLON_API_KEY: 'yes',
+  CARILLON_TOKEN: 'yes',
 };
 
 /** The part of an object schema of zod that the page needs. */

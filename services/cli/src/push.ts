@@ -1,15 +1,10 @@
-import {
-  getPushOutcomes,
-  getRecipientOutcome,
-  listPushes,
-  type PushView,
-} from '@carillon/admin/pushes';
+import type { getPushOutcomes, PushView } from '@carillon/admin/pushes';
 import { LIMITS } from '@carillon/core/limits';
 import type { RecipientStatus } from '@carillon/store/documents';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
+import { withAdmin } from './admin/with-admin.ts';
 import { type ApiRequest, requestApi } from './api-client.ts';
-import { withStore } from './database.ts';
 import { usageError } from './failure.ts';
 import {
   collectValues,
@@ -121,8 +116,8 @@ function addListCommand(push: Command, { stack, output }: CommandContext): void 
     'before',
     'id',
   ).action(async (options: PagingOptions & { app: string }) => {
-    const page = await withStore(stack(), (store) =>
-      listPushes(store, options.app, toPageQuery(options)),
+    const page = await withAdmin(stack(), (admin) =>
+      admin.listPushes(options.app, toPageQuery(options)),
     );
     output.show(page.items, formatPage(page, formatPush, 'before'));
   });
@@ -136,10 +131,10 @@ function addOutcomesCommand(push: Command, { stack, output }: CommandContext): v
     .option('--token <token>', 'only this recipient')
     .action(async (id: string, { token }: { token?: string }) => {
       if (token === undefined) {
-        const outcomes = await withStore(stack(), (store) => getPushOutcomes(store, id));
+        const outcomes = await withAdmin(stack(), (admin) => admin.getPushOutcomes(id));
         output.show(outcomes, formatOutcomes(outcomes));
       } else {
-        const status = await withStore(stack(), (store) => getRecipientOutcome(store, id, token));
+        const status = await withAdmin(stack(), (admin) => admin.getRecipientOutcome(id, token));
         output.show(status, [`Device ${token}: ${describeRecipientStatus(status)}.`]);
       }
     });
