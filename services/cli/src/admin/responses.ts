@@ -78,16 +78,22 @@ export const keys: z.ZodType<{ items: KeyView[] }> = z.object({
   ),
 });
 
-/** The parts of a credential that may be shown differ by its kind. */
-export const credential: z.ZodType<CredentialView> = z.looseObject({
-  id: text,
-  app: text,
-  channel: z.enum(PROVIDER_CHANNELS),
-  environment: z.enum(['development', 'production']).exactOptional(),
-  changedAt: isoTime,
-  refused: z.object({ detail: text, at: isoTime, since: text }).exactOptional(),
-  warning: text.exactOptional(),
-});
+/** The parts of a credential that may be shown differ by its kind; they are printed before the times. */
+export const credential: z.ZodType<CredentialView> = z
+  .looseObject({
+    id: text,
+    app: text,
+    channel: z.enum(PROVIDER_CHANNELS),
+    environment: z.enum(['development', 'production']).exactOptional(),
+    changedAt: isoTime,
+    refused: z.object({ detail: text, at: isoTime, since: text }).exactOptional(),
+    warning: text.exactOptional(),
+  })
+  .transform(({ changedAt, refused, warning, ...fields }) => ({
+    ...{ ...fields, changedAt },
+    ...(refused !== undefined && { refused }),
+    ...(warning !== undefined && { warning }),
+  }));
 export const credentials = z.object({ items: z.array(credential) });
 
 const webhookFields = z.object({
@@ -155,7 +161,7 @@ const recipientStatus = z.object({
   tries: count.exactOptional(),
   nextTryAt: text.exactOptional(),
 });
-const recipientFields = recipientStatus.extend({ token: text });
+const recipientFields = z.object({ token: text, ...recipientStatus.shape });
 export const recipient: z.ZodType<Awaited<ReturnType<typeof getRecipientOutcome>>> =
   recipientFields;
 
@@ -191,10 +197,11 @@ export const device: z.ZodType<DeviceView> = z
     return { token, date, platform, ...shown, last_active: lastActiveAt, ...flags };
   });
 
-export const devicePush: z.ZodType<DevicePush> = recipientStatus.extend({
+export const devicePush: z.ZodType<DevicePush> = z.object({
   id: text,
   state,
   acceptedAt: count,
   expiresAt: count,
   channel,
+  ...recipientStatus.shape,
 });

@@ -63,6 +63,7 @@ function readRoutes(
     defineRoute({
       method: 'get',
       path: '/devices/:token/pushes',
+      isPublic: true,
       role: 'viewer',
       input: ofDevice.extend(pageFields),
       account: ({ token }) => accountOf.device(token),
