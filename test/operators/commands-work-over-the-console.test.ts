@@ -26,7 +26,7 @@ import { createTemporaryFolder } from '../support/temporary-folder.ts';
 const UNKNOWN = '0'.repeat(24);
 const PASSPHRASE = 'passphrase';
 /** Collections that the commands write. */
-const WRITTEN = ['accounts', 'apps', 'keys', 'credentials', 'webhooks'];
+const WRITTEN = ['accounts', 'apps', 'keys', 'credentials', 'webhooks', 'redrives'];
 /** Account of the app with devices and pushes, which no command changes. */
 const ACCOUNT = 'b'.repeat(24);
 
@@ -44,8 +44,11 @@ beforeAll(async () => {
   await insertDocuments(db, 'accounts', { _id: ACCOUNT, name: 'Seen', plan: 'pro', createdAt });
   await insertDocuments(db, 'apps', { _id: APP, account: ACCOUNT, name: 'Seen', createdAt });
   const devices = [];
-  for (const platform of ['android', 'web', 'electron'] as const)
-    devices.push((await store.devices.register(APP, platform)).token);
+  for (const platform of ['android', 'web', 'electron'] as const) {
+    const { token } = await store.devices.register(APP, platform);
+    await store.subscriptions.subscribe(APP, { token, platform }, ['news', 'sport']);
+    devices.push(token);
+  }
   const tables = {
     pushes: db.collection<PushDocument>('pushes'),
     batches: db.collection<BatchDocument>('batches'),
@@ -53,7 +56,10 @@ beforeAll(async () => {
   const push = await insertPush(tables, devices);
   const failed = failureCode('rejected-by-provider');
   await deliver(store, push, { [devices[0] ?? '']: failed }, { finish: true });
+  const words: [string, number[]][] = [['BadDeviceToken', [0]]];
+  await tables.pushes.updateOne({ _id: push.id }, { $set: { 'work.words': words } });
   const open = await insertPush(tables, devices);
+  await tables.pushes.updateOne({ _id: open.id }, { $set: { topics: ['news'] } });
   Object.assign(shared, { push: push.id, open: open.id, device: devices[0], files: writeFiles() });
 });
 afterAll(() => started.stop());
@@ -146,6 +152,7 @@ const COMMANDS: [name: string, line: string][] = [
   ['second', 'webhook add --app {app} --url https://c.example/ --events push.finished'],
   ['', 'webhook remove {second} --app {app}'],
   ['', 'webhook list --app {app}'],
+  ['', 'failures redrive --app {seen} --push {push} --channel mqtt --from 30d --no-wait'],
 ];
 
 /** Command lines that change nothing. */
@@ -167,6 +174,16 @@ const READS = [
   'push list --app {seen}',
   'push list --app {seen} --limit 1',
   'push list --app {seen} --before {open}',
+  'push list --app {seen} --state finished --outcome failed --since 1h',
+  'push list --app {seen} --topic news',
+  'topic list --app {seen}',
+  'topic list --app {seen} --limit 1',
+  'topic show news --app {seen}',
+  'topic show news --app {seen} --limit 2',
+  'failures list --app {seen}',
+  'failures list --app {seen} --channel mqtt --reason rejected-by-provider --from 1h',
+  'failures list --app {seen} --channel apns',
+  'failures list --app {seen} --to 2026-01-01T00:00:00Z',
   'push outcomes {push}',
   'push outcomes {open}',
   'push outcomes {push} --token {device}',
@@ -203,9 +220,11 @@ async function runAll(env: Record<string, string>, ...options: string[]) {
   return { printed, stored };
 }
 
-/** Sealed texts differ each time. */
+/** Sealed texts differ each time; re-drives have the name of the command line or of the token. */
 function omitSealed(name: string, value: unknown): unknown {
-  return ['secret', 'sealed', 'address', 'digest', 'revision'].includes(name) ? 'hidden' : value;
+  return ['secret', 'sealed', 'address', 'digest', 'revision', 'by'].includes(name)
+    ? 'hidden'
+    : value;
 }
 
 /** Returns a function that numbers ids in their order, and hides times and what is made at random. */

@@ -8,6 +8,7 @@ import { addCredentialCommands } from './credential.ts';
 import { addDeviceCommands } from './device.ts';
 import { addDoctorCommand } from './doctor.ts';
 import { addExportCommand } from './export/export.ts';
+import { addFailureCommands } from './failed-deliveries.ts';
 import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
 import { addImportCommand } from './import/import.ts';
 import { addKeyCommands } from './key.ts';
@@ -19,6 +20,7 @@ import { addPushCommands } from './push.ts';
 import { addQueuesCommand } from './queues.ts';
 import { addSimulateCommand } from './simulate/simulate.ts';
 import { findStack } from './stack.ts';
+import { addTopicCommands } from './topic.ts';
 import { addWebhookCommands } from './webhook.ts';
 
 /** Environment of a command line, as the process or a test provides it. */
@@ -29,6 +31,8 @@ export interface CliContext {
   version: string;
   out(text: string): void;
   err(text: string): void;
+  /** Standard error, on which progress bars are drawn if it is a terminal. */
+  terminal: NodeJS.WritableStream;
   /**
    * Returns a signal that aborts when the command receives SIGINT or SIGTERM; the first call disables the default exit.
    */
@@ -77,7 +81,9 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
   addCredentialCommands(program, deps);
   addOperatorCommands(program, deps);
   addDeviceCommands(program, deps);
+  addTopicCommands(program, deps);
   addPushCommands(program, deps);
+  addFailureCommands(program, deps);
   addQueuesCommand(program, deps);
   addExportCommand(program, deps);
   addImportCommand(program, deps);

@@ -1,8 +1,9 @@
-import type { getPushOutcomes, PushView } from '@carillon/admin/pushes';
-import { LIMITS } from '@carillon/core/limits';
+import { ENDS, type getPushOutcomes, LISTED_STATES, type PushView } from '@carillon/admin/pushes';
+import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 import type { RecipientStatus } from '@carillon/store/documents';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
+import type { PushFilter } from './admin/admin.ts';
 import { withAdmin } from './admin/with-admin.ts';
 import { type ApiRequest, requestApi } from './api-client.ts';
 import { usageError } from './failure.ts';
@@ -10,6 +11,7 @@ import {
   collectValues,
   createSecondsParser,
   parseJsonObjectText,
+  parsePastTime,
   parseTimestamp,
 } from './option-parsers.ts';
 import { formatCount, formatTimestamp } from './output.ts';
@@ -38,6 +40,7 @@ export function addPushCommands(program: Command, context: CommandContext): void
   const push = program.command('push').description('send pushes and show their outcomes');
   addSendCommand(push, context);
   addStatusCommand(push, context);
+  addDeleteCommand(push, context);
   addListCommand(push, context);
   addOutcomesCommand(push, context);
 }
@@ -107,20 +110,53 @@ function addStatusCommand(push: Command, { stack, output }: CommandContext): voi
     });
 }
 
+function addDeleteCommand(push: Command, { stack, output }: CommandContext): void {
+  push
+    .command('delete')
+    .description('delete a push through the API: no further device gets it')
+    .argument('<id>')
+    .action(async (id: string) => {
+      const path = `/pushes/${encodeURIComponent(id)}`;
+      const text = await requestWithKey(stack(), { method: 'DELETE', path });
+      output.showText(text, [`Push ${id} deleted.`]);
+    });
+}
+
+interface ListOptions extends PagingOptions, Omit<PushFilter, 'from'> {
+  app: string;
+  since?: Date;
+}
+
 function addListCommand(push: Command, { stack, output }: CommandContext): void {
-  addPaging(
-    push
-      .command('list')
-      .description("list an app's pushes from the database, the newest first")
-      .requiredOption('--app <id>', 'the app'),
-    'before',
-    'id',
-  ).action(async (options: PagingOptions & { app: string }) => {
-    const page = await withAdmin(stack(), (admin) =>
-      admin.listPushes(options.app, toPageQuery(options)),
-    );
+  const list = push
+    .command('list')
+    .description("list an app's pushes from the database, the newest first")
+    .requiredOption('--app <id>', 'the app')
+    .addOption(
+      new Option(
+        '--state <state>',
+        'only pushes in this state; those that are scheduled for later are in no other list',
+      ).choices(LISTED_STATES),
+    )
+    .option('--topic <name>', 'only pushes to this topic', parseTopicName)
+    .addOption(
+      new Option(
+        '--outcome <outcome>',
+        'only pushes with recipients that ended so; of pushes in delivery only those with failed ones',
+      ).choices(ENDS),
+    )
+    .option('--since <time>', 'only pushes since a date, or since 15m, 1h or 30d', parsePastTime);
+  addPaging(list, 'before', 'id').action(async ({ since: from, ...options }: ListOptions) => {
+    const { app, state, topic, outcome } = options;
+    const query = { state, topic, outcome, from, ...toPageQuery(options) };
+    const page = await withAdmin(stack(), (admin) => admin.listPushes(app, query));
     output.show(page.items, formatPage(page, formatPush, 'before'));
   });
+}
+
+function parseTopicName(text: string): string {
+  if (TOPIC_NAME.test(text)) return text;
+  throw new InvalidArgumentError('This is not the name of a topic.');
 }
 
 function addOutcomesCommand(push: Command, { stack, output }: CommandContext): void {
@@ -206,10 +242,14 @@ function describeStatus(id: string, text: string): string[] {
 }
 
 function formatPush(view: PushView): string {
-  const { id, state, date, schedule, devices, outcomes = {} } = view;
+  const { id, state, date, schedule, devices, outcomes = {}, batches } = view;
   const due = schedule === undefined ? '' : `, scheduled for ${formatTimestamp(schedule)}`;
   const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${name}`);
-  return `${id}  ${formatTimestamp(date)}${due}  ${state}: ${formatCount(devices, 'device')}${outcomeTexts.join('')}`;
+  const progress =
+    batches === undefined
+      ? ''
+      : `, ${batches.open} of ${formatCount(batches.total, 'batch', 'batches')} open`;
+  return `${id}  ${formatTimestamp(date)}${due}  ${state}: ${formatCount(devices, 'device')}${outcomeTexts.join('')}${progress}`;
 }
 
 function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): string[] {

@@ -9,12 +9,16 @@ import type {
 } from '@carillon/admin/credentials';
 import type { listDevicePushes } from '@carillon/admin/device-details';
 import type { DeviceView } from '@carillon/admin/devices';
+import type { FailureListQuery, FailureView } from '@carillon/admin/failures';
 import type { KeyView } from '@carillon/admin/keys';
 import type { Page, PageQuery } from '@carillon/admin/page';
 import type { getPushOutcomes, getRecipientOutcome, PushView } from '@carillon/admin/pushes';
+import type { FailureSelection, RedriveView } from '@carillon/admin/redrives';
+import type { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
 import type { WebhookDetails } from '@carillon/admin/webhooks';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
 import type { WebhookEvent } from '@carillon/core/webhooks';
+import type { PushQuery } from '@carillon/reports/push-search';
 import type { AppSettings } from '@carillon/store/apps';
 import type { WebhookView } from '@carillon/webhooks/manage-webhooks';
 
@@ -26,6 +30,9 @@ export interface CheckedFile {
 
 /** One push of a device, with its status there. */
 export type DevicePush = Awaited<ReturnType<typeof listDevicePushes>>['items'][number];
+
+/** Which pushes of an app are listed. */
+export type PushFilter = Pick<PushQuery, 'state' | 'topic' | 'outcome' | 'from'>;
 
 /** A change of a webhook; absent parts stay. */
 export interface WebhookChange {
@@ -88,10 +95,18 @@ export interface Admin {
   turnWebhookOn(app: string, id: string): Promise<void>;
   removeWebhook(app: string, id: string): Promise<void>;
 
-  listPushes(app: string, query: PageQuery): Promise<Page<PushView>>;
+  /** This and the lists below return a full page, unless the list ends. */
+  listPushes(app: string, query: PageQuery & PushFilter): Promise<Page<PushView>>;
   getPushOutcomes(id: string): ReturnType<typeof getPushOutcomes>;
   getRecipientOutcome(id: string, token: string): ReturnType<typeof getRecipientOutcome>;
   listDevices(app: string, query: PageQuery): Promise<Page<DeviceView>>;
-  /** Returns a full page, unless the list ends. */
   listDevicePushes(token: string, query: PageQuery): Promise<Page<DevicePush>>;
+  listTopics(app: string, query: PageQuery): ReturnType<typeof listTopics>;
+  getTopic(app: string, name: string): ReturnType<typeof getTopic>;
+  listSubscribers(app: string, topic: string, query: PageQuery): ReturnType<typeof listSubscribers>;
+
+  listFailures(app: string, query: FailureListQuery): Promise<Page<FailureView>>;
+  /** Is in the audit log. */
+  startRedrive(app: string, selection: FailureSelection): Promise<string>;
+  getRedrive(id: string): Promise<RedriveView>;
 }

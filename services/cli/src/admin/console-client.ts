@@ -2,6 +2,7 @@ import type { Page, PageQuery } from '@carillon/admin/page';
 import { z } from 'zod';
 import { type ApiRequest, callApi, toApiFailure } from '../api-client.ts';
 import { commandFailed } from '../failure.ts';
+import { readFullPage } from '../paging.ts';
 
 /** Path of the console's admin API. */
 const BASE_PATH = '/api/v1';
@@ -44,19 +45,13 @@ export function createConsoleClient(base: string, token: string) {
     async list<S extends z.ZodType>(
       path: string,
       item: S,
-      { limit, cursor }: PageQuery,
+      page: PageQuery,
       filter: Query = {},
     ): Promise<Page<z.infer<S>>> {
-      const page = z.object({ items: z.array(item), next: z.string().optional() });
-      const items: z.infer<S>[] = [];
-      let next = cursor;
-      do {
-        const query = { ...filter, limit: Math.min(limit - items.length, MAX_PAGE), cursor: next };
-        const read = await get(path, page, query);
-        items.push(...read.items);
-        next = read.next;
-      } while (next !== undefined && items.length < limit);
-      return { items, ...(next !== undefined && { next }) };
+      const response = z.object({ items: z.array(item), next: z.string().exactOptional() });
+      return readFullPage(page, ({ limit, cursor }) =>
+        get(path, response, { ...filter, limit: Math.min(limit, MAX_PAGE), cursor }),
+      );
     },
   };
 }

@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto';
-import { hostname } from 'node:os';
 import {
   createAccount,
   listAccounts,
@@ -7,7 +5,6 @@ import {
   setRequestLimit,
   suspendAccount,
 } from '@carillon/admin/accounts';
-import { AdminError } from '@carillon/admin/admin-error';
 import {
   type AppView,
   createApp,
@@ -20,11 +17,13 @@ import { saveWebPush } from '@carillon/admin/credential/web-push';
 import { listCredentials, removeCredential, saveCredential } from '@carillon/admin/credentials';
 import { listDevicePushes } from '@carillon/admin/device-details';
 import { listDevices } from '@carillon/admin/devices';
+import { listFailures } from '@carillon/admin/failures';
 import { withFcmWarning } from '@carillon/admin/fcm-use';
 import { createKey, listKeys, revokeKey } from '@carillon/admin/keys';
-import type { PageQuery } from '@carillon/admin/page';
 import { getPushOutcomes, getRecipientOutcome, listPushes } from '@carillon/admin/pushes';
+import { getRedrive, startRedrive } from '@carillon/admin/redrives';
 import { requireApp } from '@carillon/admin/require-app';
+import { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
 import {
   changeWebhook,
   createWebhook,
@@ -37,7 +36,9 @@ import {
   turnWebhookOn,
 } from '@carillon/admin/webhooks';
 import { parseSealingKeys, type SealingKeys } from '@carillon/core/sealing';
+import { COMMAND_LINE, runAudited } from '../audited.ts';
 import type { CommandStore } from '../database.ts';
+import { readFullPage } from '../paging.ts';
 import { requireSetting, type Stack } from '../stack.ts';
 import type { Admin } from './admin.ts';
 
@@ -79,12 +80,8 @@ export function createLocalAdmin(store: CommandStore, stack: Stack): Admin {
     saveWebPush: async (app, options) => saveWebPush(store, sealingKeys(), app, options),
     removeCredential: (key) => removeCredential(store, key),
     ...webhookMethods(store),
-
-    listPushes: (app, query) => listPushes(store, app, query),
-    getPushOutcomes: (id) => getPushOutcomes(store, id),
-    getRecipientOutcome: (id, token) => getRecipientOutcome(store, id, token),
-    listDevices: (app, query) => listDevices(store, app, query),
-    listDevicePushes: (token, query) => readFullPage(store, token, query),
+    ...readMethods(store),
+    ...failureMethods(store),
   };
 }
 
@@ -102,42 +99,45 @@ function webhookMethods(store: CommandStore) {
   } satisfies Partial<Admin>;
 }
 
-/** Operator in the audit log's entries of commands. */
-const COMMAND_LINE = { id: 'command-line', name: 'carillon command' };
+function readMethods(store: CommandStore) {
+  return {
+    listPushes: (app, { limit, cursor, ...filter }) =>
+      readFullPage({ limit, cursor }, (query) => listPushes(store, { app, ...filter, ...query })),
+    getPushOutcomes: (id) => getPushOutcomes(store, id),
+    getRecipientOutcome: (id, token) => getRecipientOutcome(store, id, token),
+    listDevices: (app, query) => listDevices(store, app, query),
+    listDevicePushes: (token, page) =>
+      readFullPage(page, (query) => listDevicePushes(store, token, query)),
+    listTopics: (app, query) => listTopics(store, app, query),
+    getTopic: (app, name) => getTopic(store, app, name),
+    listSubscribers: (app, topic, query) => listSubscribers(store, app, topic, query),
+  } satisfies Partial<Admin>;
+}
+
+function failureMethods(store: CommandStore) {
+  return {
+    async listFailures(app, { limit, cursor, ...filter }) {
+      await requireApp(store, app);
+      return readFullPage({ limit, cursor }, (query) =>
+        listFailures(store, app, { ...filter, ...query }),
+      );
+    },
+    async startRedrive(app, selection) {
+      const { account } = await requireApp(store, app);
+      const change = { action: 'failures.redrive', account, facts: { app } };
+      return runAudited(store, change, () =>
+        startRedrive(store, app, selection, COMMAND_LINE.name),
+      );
+    },
+    getRedrive: (id) => getRedrive(store, id),
+  } satisfies Partial<Admin>;
+}
 
 /** Changes the pause of an app between two entries of the audit log, as the console does. */
 async function changePause(store: CommandStore, id: string, paused: boolean): Promise<AppView> {
   const { account } = await requireApp(store, id);
-  const entry = {
-    ...{ actor: COMMAND_LINE, action: 'app.change', account },
-    facts: { app: id, settings: 'paused', paused },
-    ...{ address: hostname(), requestId: randomUUID() },
-  };
-  const begun = await store.audit.begin(entry);
-  // Without its end the begin is still recorded.
-  const end = (result: string) => store.audit.end(begun, entry, result, {}).catch(() => undefined);
-  try {
-    const view = await setAppPaused(store, id, paused);
-    await end('done');
-    return view;
-  } catch (error) {
-    await end(error instanceof AdminError ? 'NOT_FOUND' : 'INTERNAL');
-    throw error;
-  }
-}
-
-/** Reads on until a page is full: the list ends with a page that is not. */
-async function readFullPage(
-  store: Parameters<typeof listDevicePushes>[0],
-  token: string,
-  query: PageQuery,
-): ReturnType<typeof listDevicePushes> {
-  const page = await listDevicePushes(store, token, query);
-  const missing = query.limit - page.items.length;
-  if (page.next === undefined || missing === 0) return page;
-  const { items, ...paging } = await readFullPage(store, token, {
-    limit: missing,
-    cursor: page.next,
-  });
-  return { items: [...page.items, ...items], ...paging };
+  const facts = { app: id, settings: 'paused', paused };
+  return runAudited(store, { action: 'app.change', account, facts }, () =>
+    setAppPaused(store, id, paused),
+  );
 }

@@ -16,6 +16,7 @@ export function createRemoteAdmin(base: string, token: string): Admin {
     ...credentialMethods(client),
     ...webhookMethods(client),
     ...readMethods(client),
+    ...failureMethods(client),
   };
 }
 
@@ -134,14 +135,40 @@ function webhookMethods({ send, get }: ConsoleClient) {
 function readMethods({ get, list }: ConsoleClient) {
   const pushPath = (id: string) => `/pushes/${encodeURIComponent(id)}`;
   return {
-    listPushes: (app, query) => list(`${appPath(app)}/pushes`, responses.push, query),
+    listPushes: (app, { from, state, topic, outcome, ...page }) =>
+      list(`${appPath(app)}/pushes`, responses.push, page, {
+        ...{ state, topic, outcome, from: from?.getTime() },
+      }),
     getPushOutcomes: (id) => get(pushPath(id), responses.pushOutcomes),
     getRecipientOutcome: (id, token) =>
       get(`${pushPath(id)}/recipients/${encodeURIComponent(token)}`, responses.recipient),
     listDevices: (app, query) => list(`${appPath(app)}/devices`, responses.device, query),
     listDevicePushes: (token, query) =>
       list(`/devices/${encodeURIComponent(token)}/pushes`, responses.devicePush, query),
+    listTopics: (app, query) => list(`${appPath(app)}/topics`, responses.topicSize, query),
+    getTopic: (app, name) => get(topicPath(app, name), responses.topic),
+    listSubscribers: (app, topic, query) =>
+      list(`${topicPath(app, topic)}/subscribers`, responses.subscriber, query),
   } satisfies Partial<Admin>;
+}
+
+function failureMethods({ send, get, list }: ConsoleClient) {
+  return {
+    listFailures: (app, { channel, reason, from, to, ...page }) =>
+      list(`${appPath(app)}/failures`, responses.failure, page, {
+        ...{ channel, reason, from: from?.getTime(), to: to?.getTime() },
+      }),
+    async startRedrive(app, { pushes, channel, reason, from, to }) {
+      const filter = { channel, reason, from: from?.getTime(), to: to?.getTime() };
+      const body = { pushes, filter };
+      return (await send('POST', `${appPath(app)}/redrives`, responses.created, body)).id;
+    },
+    getRedrive: (id) => get(`/redrives/${encodeURIComponent(id)}`, responses.redrive),
+  } satisfies Partial<Admin>;
+}
+
+function topicPath(app: string, topic: string): string {
+  return `${appPath(app)}/topics/${encodeURIComponent(topic)}`;
 }
 
 function appPath(id: string): string {

@@ -2,8 +2,10 @@ import type { AccountView } from '@carillon/admin/accounts';
 import type { AppView } from '@carillon/admin/apps';
 import type { CredentialView } from '@carillon/admin/credentials';
 import type { DeviceView } from '@carillon/admin/devices';
+import type { FailureView } from '@carillon/admin/failures';
 import type { KeyView } from '@carillon/admin/keys';
-import type { getRecipientOutcome, PushView } from '@carillon/admin/pushes';
+import { type getRecipientOutcome, toPushView } from '@carillon/admin/pushes';
+import type { RedriveView } from '@carillon/admin/redrives';
 import type { WebhookDetails } from '@carillon/admin/webhooks';
 import { PUSH_STATES } from '@carillon/core/batch';
 import {
@@ -15,6 +17,8 @@ import {
 } from '@carillon/core/channels';
 import { FAILURES, OUTCOMES, type OutcomeName } from '@carillon/core/outcomes';
 import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
+import type { Subscriber } from '@carillon/store/subscriptions';
+import type { TopicCounter, TopicSize } from '@carillon/store/topics';
 import type { WebhookView } from '@carillon/webhooks/manage-webhooks';
 import { z } from 'zod';
 import type { DevicePush } from './admin.ts';
@@ -28,6 +32,7 @@ const date = z.number().transform((ms) => new Date(ms));
 const isoTime = z.number().transform((ms) => new Date(ms).toISOString());
 const unixSeconds = z.number().transform((ms) => Math.floor(ms / 1_000));
 const channel = z.enum(CHANNELS as [Channel, ...Channel[]]);
+const platform = z.enum(PLATFORMS as [Platform, ...Platform[]]);
 const outcomeNames = ['failed', ...(Object.keys(OUTCOMES) as OutcomeName[])] as const;
 const outcomeCounts = z.partialRecord(z.enum(outcomeNames), count);
 
@@ -124,34 +129,15 @@ const state = z.enum(PUSH_STATES);
 const pushHead = z.object({
   id: text,
   state,
-  acceptedAt: unixSeconds,
-  dueAt: unixSeconds.exactOptional(),
-  expiresAt: unixSeconds,
+  acceptedAt: count,
+  dueAt: count.exactOptional(),
+  expiresAt: count,
   devices: count,
   topics: z.array(text).exactOptional(),
   counts: outcomeCounts.exactOptional(),
+  batches: z.object({ total: count, open: count }).exactOptional(),
 });
-
-/** The console also has the counts of a push that has not ended. */
-export const push: z.ZodType<PushView> = pushHead.transform((head) => {
-  const {
-    id,
-    state,
-    acceptedAt: date,
-    dueAt,
-    expiresAt: expiration,
-    devices,
-    topics,
-    counts,
-  } = head;
-  return {
-    ...{ id, state, date },
-    ...(dueAt !== undefined && { schedule: dueAt }),
-    ...{ expiration, devices },
-    ...(topics !== undefined && { topics }),
-    ...(counts !== undefined && state !== 'open' && { outcomes: counts }),
-  };
-});
+export const push = pushHead.transform(toPushView);
 
 const recipientStatus = z.object({
   outcome: z.enum(outcomeNames),
@@ -186,7 +172,7 @@ export const device: z.ZodType<DeviceView> = z
   .object({
     token: text,
     registeredAt: unixSeconds,
-    platform: z.enum(PLATFORMS as [Platform, ...Platform[]]),
+    platform,
     way: channel.exactOptional(),
     lastActiveAt: unixSeconds,
     uninstalled: z.literal(true).exactOptional(),
@@ -204,4 +190,34 @@ export const devicePush: z.ZodType<DevicePush> = z.object({
   expiresAt: count,
   channel,
   ...recipientStatus.shape,
+});
+
+export const topicSize: z.ZodType<TopicSize> = z.object({ name: text, subscribers: count });
+export const topic: z.ZodType<TopicSize & TopicCounter> = z.object({
+  name: text,
+  subscribers: count,
+  platforms: z.array(platform),
+});
+export const subscriber: z.ZodType<Subscriber> = z.object({ token: text, platform });
+
+export const failure: z.ZodType<FailureView> = z.object({
+  push: text,
+  channel,
+  failedAt: count,
+  failed: count,
+  redriven: count,
+  reasons: z.array(z.object({ reason: z.enum(FAILURES).exactOptional(), text, count })),
+});
+
+export const redrive: z.ZodType<RedriveView> = z.object({
+  id: text,
+  app: text,
+  state: z.enum(['running', 'finished', 'stopped']),
+  createdAt: count,
+  endedAt: count.exactOptional(),
+  total: count.exactOptional(),
+  done: count,
+  recipients: count,
+  skipped: count,
+  skippedReasons: z.record(text, count),
 });
