@@ -12,7 +12,11 @@ import {
 import { makeCertificate, packP12 } from '../../packages/admin/test/certificates.ts';
 import { failureCode } from '../../packages/core/src/outcomes.ts';
 import { boxKeyOf } from '../../packages/core/src/sealed-box.ts';
-import type { BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
+import type {
+  BatchDocument,
+  DeviceDocument,
+  PushDocument,
+} from '../../packages/store/src/documents.ts';
 import { insertDocuments } from '../../packages/store/test/document-fixtures.ts';
 import { APP, deliver, insertPush } from '../../packages/store/test/store-under-test.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
@@ -49,6 +53,8 @@ beforeAll(async () => {
     await store.subscriptions.subscribe(APP, { token, platform }, ['news', 'sport']);
     devices.push(token);
   }
+  const phones = db.collection<DeviceDocument>('devices');
+  await phones.updateOne({ platform: 'android' }, { $set: { way: 'fcm' } });
   const tables = {
     pushes: db.collection<PushDocument>('pushes'),
     batches: db.collection<BatchDocument>('batches'),
@@ -117,6 +123,8 @@ const COMMANDS: [name: string, line: string][] = [
   // Warns: there is no credential yet.
   ['', 'app set {app} --fcm-fallback 30'],
   ['', 'app set {app} --fcm-fallback first --no-bundle-id'],
+  ['', 'app set {other} --fcm-fallback 5m'],
+  ['', 'app set {other} --fcm-fallback off --registrations-per-hour 10 --no-web-host'],
   ['', 'app pause {app}'],
   ['', 'app show {app}'],
   ['', 'app resume {app}'],
@@ -125,6 +133,10 @@ const COMMANDS: [name: string, line: string][] = [
   ['', 'key revoke {key} --app {app}'],
   ['', 'key list --app {app}'],
   ['', 'credential apns --app {app} --key {files}/AuthKey_ABCDE12345.p8 --team-id TEAM123456'],
+  [
+    '',
+    'credential apns --app {other} --key {files}/AuthKey_ABCDE12345.p8 --key-id FGHIJ67890 --team-id TEAM123456 --environment development',
+  ],
   [
     '',
     'credential apns --app {app} --certificate {files}/push.p12 --passphrase-file {files}/passphrase --environment production',
