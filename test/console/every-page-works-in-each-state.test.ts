@@ -38,7 +38,7 @@ const TEXTS: Record<string, { empty?: string; full: string }> = {
   '/apps/$app/topics': { empty: 'No topics yet', full: 'news' },
   '/apps/$app/topics/$topic': { empty: 'No subscribers', full: 'electron' },
   '/pushes/$push': { full: 'Time line' },
-  '/devices/$token': { full: 'Pushes in the inbox' },
+  '/devices/$token': { full: 'Pending pushes' },
   '/accounts': { full: 'Request' },
   '/queues': { full: 'deliver-web-push' },
   '/operators': { full: 'Invite an operator' },
@@ -178,7 +178,7 @@ describe('with data', () => {
     expect(row).toMatch(/Failed.*APNs.*BadCollapseId/);
     await page.locator(`${list} td a`).click();
     await page.waitForFunction("location.pathname.startsWith('/devices/')");
-    await waitForText(page, 'Pushes in the inbox');
+    await waitForText(page, 'Pending pushes');
     expect(ofPage.take()).toEqual([]);
     await page.close();
   });

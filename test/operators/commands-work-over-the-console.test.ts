@@ -90,13 +90,13 @@ function writeFiles(): string {
   return folder;
 }
 
-/** Returns the text of a new token; a day long, for all accounts, of the role `admin`. */
+/** Returns the text of a new token; an hour long, for all accounts, of the role `admin`. */
 async function newToken(grant: Partial<NewOperatorToken> = {}): Promise<string> {
   return (await newTokenWithId(grant)).token;
 }
 
 function newTokenWithId(grant: Partial<NewOperatorToken> = {}) {
-  const token = { name: 'test', role: 'admin', accounts: 'all', days: 1 } as const;
+  const token = { name: 'test', role: 'admin', accounts: 'all', seconds: 3_600 } as const;
   return createOperatorToken(started.store, { ...token, ...grant });
 }
 

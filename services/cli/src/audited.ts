@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { AdminError } from '@carillon/admin/admin-error';
+import { ApiError } from '@carillon/core/api-error';
 import type { AuditEntry } from '@carillon/store/audit';
 import type { Store } from '@carillon/store/store';
 
@@ -30,6 +31,7 @@ export async function runAudited<T>(
 }
 
 function describeFailure(error: unknown): string {
+  if (error instanceof ApiError) return error.code;
   if (!(error instanceof AdminError)) return 'INTERNAL';
   return error.code.endsWith('_NOT_FOUND') ? 'NOT_FOUND' : error.code;
 }

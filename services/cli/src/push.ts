@@ -16,9 +16,11 @@ import {
 } from './option-parsers.ts';
 import { formatCount, formatTimestamp } from './output.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import type { PushText } from './send-directly.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
 interface SendOptions {
+  app?: string;
   to?: string[];
   topic?: string[];
   data: string;
@@ -48,7 +50,11 @@ export function addPushCommands(program: Command, context: CommandContext): void
 function addSendCommand(push: Command, { stack, output }: CommandContext): void {
   push
     .command('send')
-    .description('send a push through the API')
+    .description('send a push: through the API, or with --app as the console does')
+    .option(
+      '--app <id>',
+      'the app, instead of that of the API key: the push goes to MongoDB and Redis, and needs no key',
+    )
     .option('--to <tokens>', 'device tokens, separated by commas; repeatable', collectValues)
     .option('--topic <names>', 'topics, separated by commas; repeatable', collectValues)
     .requiredOption('--data <json>', 'the payload, a JSON object or @FILE', parseJsonObjectText)
@@ -93,9 +99,20 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
       const idempotency = key !== undefined && { idempotencyKey: key };
       const body = buildSendBody(options);
       const request = { method: 'POST', path: '/push', body, ...idempotency } as const;
-      const text = await requestWithKey(stack(), request);
+      const text =
+        options.app === undefined
+          ? await requestWithKey(stack(), request)
+          : await acceptDirectly(stack(), options.app, { text: body, idempotencyKey: key });
       output.showText(text, describeSendResponse(text));
     });
+}
+
+/** Returns the response that the API would give. */
+async function acceptDirectly(target: Stack, app: string, push: PushText): Promise<string> {
+  // Its libraries would take memory of every other command, such as an import of a million devices.
+  const { sendDirectly } = await import('./send-directly.ts');
+  const { id, info } = await sendDirectly(target, app, push);
+  return JSON.stringify({ success: true, id, info });
 }
 
 function addStatusCommand(push: Command, { stack, output }: CommandContext): void {
@@ -244,7 +261,7 @@ function describeStatus(id: string, text: string): string[] {
 function formatPush(view: PushView): string {
   const { id, state, date, schedule, devices, outcomes = {}, batches } = view;
   const due = schedule === undefined ? '' : `, scheduled for ${formatTimestamp(schedule)}`;
-  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${name}`);
+  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${nameOutcome(name)}`);
   const progress =
     batches === undefined
       ? ''
@@ -256,7 +273,9 @@ function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): st
   const { id, state, devices, outcomes, recipients, moreRecipients } = status;
   return [
     `Push ${id}: ${state}, ${formatCount(devices, 'device')}.`,
-    ...Object.entries(outcomes).map(([name, n]) => `  ${name.padEnd(10)} ${n}`),
+    ...Object.entries(outcomes).map(
+      ([name, n]) => `  ${nameOutcome(name).padEnd(OUTCOME_WIDTH)} ${n}`,
+    ),
     ...recipients.map(
       ({ token, ...recipientStatus }) => `  ${token}: ${describeRecipientStatus(recipientStatus)}`,
     ),
@@ -266,12 +285,24 @@ function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): st
   ];
 }
 
+/** What a pending recipient waits for, by the outcome that the store has. */
+const PENDING_NAMES: Record<string, string> = {
+  inbox: 'pending (stored)',
+  offered: 'pending (at FCM)',
+};
+const OUTCOME_WIDTH = Math.max(...Object.values(PENDING_NAMES).map(({ length }) => length));
+
+/** Names an outcome as the documents and the console do; a push that is stored for its device is pending. */
+function nameOutcome(outcome: string): string {
+  return PENDING_NAMES[outcome] ?? outcome;
+}
+
 /** Describes a recipient's status in one line. */
 export function describeRecipientStatus(recipientStatus: RecipientStatus): string {
   const { outcome, reason, milliseconds, detail, tries, nextTryAt } = recipientStatus;
   const reasonText = reason === undefined ? '' : ` (${reason})`;
   return [
-    `${outcome}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
+    `${nameOutcome(outcome)}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
     ...(detail === undefined ? [] : [`provider error "${detail}"`]),
     ...(tries === undefined ? [] : [formatCount(tries, 'attempt')]),
     ...(nextTryAt === undefined ? [] : [`next attempt ${nextTryAt}`]),
