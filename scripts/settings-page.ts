@@ -163,7 +163,8 @@ ${renderRows(settings, meanings).join('\n')}
 
 \`carillon\` reads these. Without them it takes the addresses and secrets of the stack that \`npm start\` runs in
 \`CARILLON_HOME\`. The image \`carillon/cli\` has no such stack, so it needs \`MONGODB_URI\`, and \`carillon doctor\` also
-\`REDIS_URL\`.
+\`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\` (\`carillon operator token create\`) administrative commands need
+neither: they use the console's admin API, with the rights of the token.
 
 ${header}
 ${renderRows(
