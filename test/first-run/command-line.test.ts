@@ -221,7 +221,11 @@ test('failures are listed, and their pushes sent again until the end', async () 
   expect(await list()).toMatchObject([{ push: json.id, redriven: 1 }]);
   const [entry] = await providers.store.audit.list({ accounts: [account], limit: 10 });
   const actor = expect.objectContaining({ name: 'carillon command' });
-  expect(entry).toMatchObject({ actor, action: 'failures.redrive', ends: [{ result: 'done' }] });
+  expect(entry).toMatchObject({
+    actor,
+    action: 'failures.redrive',
+    ends: [{ result: 'done', facts: { id: redriven.id } }],
+  });
 
   const { id } = await sendRequest('failures', 'redrive', ...ofApp, '--all', '--no-wait');
   const ended = () => providers.store.redrives.find(`${id}`);

@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { AdminError } from '@carillon/admin/admin-error';
 import { ApiError } from '@carillon/core/api-error';
 import type { AuditEntry } from '@carillon/store/audit';
+import type { AuditFacts } from '@carillon/store/console-documents';
 import type { Store } from '@carillon/store/store';
 
 /** Operator in the audit log's entries of commands. */
@@ -18,7 +19,8 @@ export async function runAudited<T>(
   const entry = { ...change, ...origin };
   const begun = await audit.begin(entry);
   // Without its end the begin is still recorded.
-  const end = (result: string) => audit.end(begun, entry, result, {}).catch(() => undefined);
+  const end = (code: string, facts: AuditFacts = {}) =>
+    audit.end(begun, entry, code, facts).catch(() => undefined);
   let result: T;
   try {
     result = await run();
@@ -26,8 +28,14 @@ export async function runAudited<T>(
     await end(describeFailure(error));
     throw error;
   }
-  await end('done');
+  await end('done', listFacts(result));
   return result;
+}
+
+/** The id of what a change has created. */
+function listFacts(result: unknown): AuditFacts {
+  const { id } = (result ?? {}) as { id?: unknown };
+  return typeof id === 'string' ? { id } : {};
 }
 
 function describeFailure(error: unknown): string {

@@ -125,9 +125,10 @@ function failureMethods(store: CommandStore) {
     async startRedrive(app, selection) {
       const { account } = await requireApp(store, app);
       const change = { action: 'failures.redrive', account, facts: { app } };
-      return runAudited(store, change, () =>
-        startRedrive(store, app, selection, COMMAND_LINE.name),
-      );
+      const { id } = await runAudited(store, change, async () => ({
+        id: await startRedrive(store, app, selection, COMMAND_LINE.name),
+      }));
+      return id;
     },
     getRedrive: (id) => getRedrive(store, id),
   } satisfies Partial<Admin>;
