@@ -419,16 +419,24 @@ describe('settings of the console that are refused', () => {
     expect(code).toBe(2);
   });
 
-  test('a server that does not respond, and one that is another', async () => {
+  test('a server that does not respond, one that is another, and one that redirects', async () => {
     const away = { ...overConsole(), CARILLON_CONSOLE: 'http://127.0.0.1:1' };
     const unreachable = await fail(away, 'account list');
     expect(unreachable.code).toBe(3);
     expect(unreachable.err).toContain("The console at http://127.0.0.1:1 can't be reached");
-    const server = createServer((_, response) => response.end('{}'));
+    const requests: string[] = [];
+    const server = createServer(({ url = '' }, response) => {
+      requests.push(url);
+      const isMoved = url.startsWith('/moved');
+      response.writeHead(isMoved ? 307 : 200, { location: '/elsewhere' }).end('{}');
+    });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
     const other = { ...overConsole(), CARILLON_CONSOLE: `http://127.0.0.1:${port}` };
     const { code, err } = await fail(other, 'account list');
+    const moved = { ...other, CARILLON_CONSOLE: `${other.CARILLON_CONSOLE}/moved` };
+    expect((await fail(moved, 'account create x')).code).toBe(3);
+    expect(requests).toEqual(['/api/v1/accounts?limit=100', '/moved/api/v1/accounts']);
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('another version') });

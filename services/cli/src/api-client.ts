@@ -48,6 +48,8 @@ export async function callApi(
       method,
       headers,
       signal: AbortSignal.timeout(TIMEOUT_MS),
+      // Requests to the console have private keys, which a redirect could lead to another server.
+      redirect: server === 'console' ? 'error' : 'follow',
       ...(body !== undefined && { body }),
     });
     const retryAfterSeconds = Number(response.headers.get('retry-after') ?? Number.NaN);
