@@ -53,6 +53,7 @@ export function Tokens({ accounts, nameAccount }: TokensProps) {
         query={query}
         columns={listColumns(nameAccount, ask)}
         idOf={({ id }) => id}
+        label="Table of tokens"
         empty={
           <Empty title="No tokens">
             A program uses the admin API with a token, which ends with the access of its maker.
