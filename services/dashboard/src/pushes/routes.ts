@@ -59,6 +59,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/apps/:app/pushes',
+      isPublic: true,
       role: 'viewer',
       input: z.object({
         app: objectId,
@@ -77,6 +78,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/pushes/:push',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),
@@ -121,6 +123,7 @@ function recipientRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/pushes/:push/recipients/:token',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ push: objectId, token: deviceToken }),
       account: ({ push }) => accountOf.push(push),
