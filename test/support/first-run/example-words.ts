@@ -29,6 +29,8 @@ const WORDS: Record<string, (app: ExampleApp) => string | Promise<string>> = {
     (await runCarillonJson<{ id: string }>(home, 'key', 'create', '--app', dev.app)).id,
   LINK: findInvite,
   OPERATOR: createOperator,
+  OPERATOR_TOKEN: async ({ home }) =>
+    (await runCarillonJson<{ id: string }>(home, 'operator', 'token', 'create', 'example')).id,
   PUSH: async ({ dev }) => {
     const { token } = await registerDevice(dev);
     const { json } = await callApi(dev, 'POST', '/push', { to: token, data: { a: 1 } });

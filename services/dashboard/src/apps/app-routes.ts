@@ -8,6 +8,7 @@ import {
   setAppPaused,
   updateAppSettings,
 } from '@carillon/admin/apps';
+import { withFcmWarning } from '@carillon/admin/fcm-use';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
@@ -22,6 +23,7 @@ const MAX_NAMES = 100;
 const MAX_HOST = 253;
 
 const settingsFields = z.object({
+  name: objectName.optional(),
   payloadLimit: z.number().int().min(1).max(MAX_PAYLOAD_CHARACTERS).optional(),
   dataString: z.boolean().optional(),
   registration: z.enum(['open', 'closed']).optional(),
@@ -53,7 +55,7 @@ export function createAccountOfApp({ apps }: Pick<Store, 'apps'>) {
  * @param pepper HMAC key of the API keys' digests
  */
 export function appRoutes(
-  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>,
+  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable' | 'devices'>,
   pepper: string,
   sealingKeys: SealingKeys,
 ) {
@@ -62,6 +64,7 @@ export function appRoutes(
     defineRoute({
       method: 'post',
       path: '/apps',
+      isPublic: true,
       role: 'admin',
       account: async ({ account }) => (await store.accounts.find(account))?._id,
       input: z.object({ account: objectId, name: objectName }),
@@ -75,6 +78,7 @@ export function appRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app',
+      isPublic: true,
       role: 'viewer',
       account: createAccountOfApp(store),
       input: z.object({ app: objectId }),
@@ -83,6 +87,7 @@ export function appRoutes(
     defineRoute({
       method: 'put',
       path: '/apps/:app',
+      isPublic: true,
       role: 'admin',
       account: createAccountOfApp(store),
       input: settingsFields.extend({ app: objectId }),
@@ -94,7 +99,8 @@ export function appRoutes(
       async handle({ input: { app, paused, ...settings } }) {
         const view = paused === undefined ? undefined : await setAppPaused(store, app, paused);
         if (view !== undefined && Object.keys(settings).length === 0) return toAppBody(view);
-        return toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        const body = toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        return settings.fcmFallback === undefined ? body : withFcmWarning(store, app, body);
       },
     }),
   ];
@@ -104,6 +110,7 @@ function listRoute(store: Pick<Store, 'apps'>) {
   return defineRoute({
     method: 'get',
     path: '/apps',
+    isPublic: true,
     role: 'viewer',
     account: 'any',
     input: z.object({ ...pageFields, account: objectId.optional() }),
@@ -121,9 +128,10 @@ function toAppBody({ createdAt, ...app }: AppView) {
 }
 
 function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
-  const { payloadLimit, dataString, registration, registrationsPerHour } = settings;
+  const { name, payloadLimit, dataString, registration, registrationsPerHour } = settings;
   const { fcmFallback, fcmNotification, bundleIds, webHosts } = settings;
   return {
+    ...(name !== undefined && { name }),
     ...(payloadLimit !== undefined && { payloadLimit }),
     ...(dataString !== undefined && { dataString }),
     ...(registration !== undefined && { registrationClosed: registration === 'closed' }),

@@ -37,6 +37,7 @@ export function failureRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/failures',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ app: objectId, ...failureFilter, ...pageFields }),
       account: ({ app }) => accountOf.app(app),
@@ -45,6 +46,7 @@ export function failureRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/redrives',
+      isPublic: true,
       role: 'operator',
       input: redriveRequest,
       account: ({ app }) => accountOf.app(app),
@@ -59,6 +61,7 @@ export function failureRoutes(
     defineRoute({
       method: 'get',
       path: '/redrives/:redrive',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ redrive: objectId }),
       account: ({ redrive }) => accountOf.redrive(redrive),

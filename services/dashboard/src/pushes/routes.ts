@@ -61,6 +61,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/apps/:app/pushes',
+      isPublic: true,
       role: 'viewer',
       input: z.object({
         app: objectId,
@@ -79,6 +80,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/pushes/:push',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),
@@ -123,6 +125,7 @@ function recipientRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/pushes/:push/recipients/:token',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ push: objectId, token: deviceToken }),
       account: ({ push }) => accountOf.push(push),
