@@ -287,8 +287,9 @@ function channelsOf(recipients: readonly Recipient[], usesFcm: boolean): Set<Cha
   return channels;
 }
 
-async function findTokenRecipients(
-  { devices }: AudienceStore,
+/** Finds the devices of tokens. @param assertAwaited is called after each query of many */
+export async function findTokenRecipients(
+  { devices }: Pick<Store, 'devices'>,
   app: string,
   tokens: readonly string[],
   assertAwaited: () => void,

@@ -191,9 +191,20 @@ function dataNotObject(): ApiError {
   return invalidParameter('data', `must be an object, not a string, ${exception}`);
 }
 
+/**
+ * Parses the recipients of a request as {@link parsePush} does, and not its payload.
+ *
+ * @throws ApiError INVALID_PARAM
+ */
+export function parseRecipients({
+  value,
+}: Pick<JsonBody, 'value'>): Promise<Pick<PushRequest, 'tokens' | 'topics'>> {
+  return parseAudience(validate(pushBody, pickFields(value, {})));
+}
+
 /** Returns the tokens of a request that was accepted before, as {@link parsePush} returned them. */
-export async function parseTokens({ value }: JsonBody): Promise<string[]> {
-  return (await parseAudience(validate(pushBody, pickFields(value, {})))).tokens;
+export async function parseTokens(body: JsonBody): Promise<string[]> {
+  return (await parseRecipients(body)).tokens;
 }
 
 /** Returns the payload's JSON text; undefined if the payload is not an object. */

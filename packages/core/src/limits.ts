@@ -18,7 +18,7 @@ export const LIMITS = {
   deviceLifetimeSeconds: 365 * 86_400,
   subscribersPerPage: 1_000,
   pendingDevices: 1_000,
-  /** Pending deliveries of one device; further ones fail with `inbox-full`. */
+  /** Pending deliveries of one device, about: inboxes are counted by sample. Further ones fail with `inbox-full`. */
   pendingPerDevice: 1_000,
   deviceTokenCharacters: 64,
   /**

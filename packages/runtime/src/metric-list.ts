@@ -200,6 +200,14 @@ export const METRICS = {
     services: ['scheduler'],
     help: 'Age of the oldest waiting job of a queue without a worker; 0 while it has one',
   },
+  carillon_redis_memory_used_ratio: {
+    type: 'gauge',
+    labels: [],
+    services: ['scheduler'],
+    help:
+      'Used memory of the Redis of the queues, divided by its maxmemory; of a cluster, that of the fullest primary. 0 ' +
+      'without a maxmemory',
+  },
   carillon_reconciled_total: {
     type: 'counter',
     labels: ['what'],

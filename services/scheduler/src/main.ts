@@ -1,5 +1,5 @@
 import { startFigures } from '@carillon/presence/figures-writer';
-import { pingRedis } from '@carillon/presence/redis';
+import { connectRedis, pingRedis } from '@carillon/presence/redis';
 import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { startTicks, type Task, type Ticks } from '@carillon/queue/ticks';
@@ -10,7 +10,7 @@ import type { WatchedLoop } from '@carillon/runtime/progress';
 import { runService } from '@carillon/runtime/service';
 import { connectStore, type Store } from '@carillon/store/store';
 import { createWebhookStore } from '@carillon/webhooks/webhook-store';
-import { exportBacklog } from './backlog-metrics.ts';
+import { exportBacklog, exportRedisMemory } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
 import { environment } from './environment.ts';
 import { reconcile } from './reconcile.ts';
@@ -45,6 +45,9 @@ await runService(
     const { listActiveApps } = figures;
     const backlog = { store, unservedQueues, listActiveApps, onError };
     figures.reportBacklog(exportBacklog(metrics, backlog));
+    const queueConnection = await connectRedis(queueRedis(env));
+    release('queue', () => queueConnection.disconnect());
+    exportRedisMemory(metrics, queueConnection, onError);
 
     const webhookStore = createWebhookStore(store);
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');

@@ -103,6 +103,7 @@ const FAULTS = [
 /** Tests that take minutes and hardly any CPU: they wait for alerts, or through an outage. */
 const WAITING_SIDE_BY_SIDE = [
   'test/operators/alerts-fire-and-stop.test.ts',
+  'test/operators/doctor-tells-slow-from-unreachable.test.ts',
   'test/operators/outage-restarts-nothing.test.ts',
 ];
 

@@ -42,6 +42,7 @@ export type Recipient = ConsoleApi['get /pushes/:push/recipients/:token'];
 /** One of the recipients in the list of a push. */
 export type ListedRecipient = Item<'get /pushes/:push/recipients'>;
 export type AcceptedPush = ConsoleApi['post /apps/:app/pushes'];
+export type AudienceCount = ConsoleApi['post /apps/:app/audience'];
 export type FailedPush = Item<'get /apps/:app/failures'>;
 export type Redrive = ConsoleApi['get /redrives/:redrive'];
 
