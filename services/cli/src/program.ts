@@ -29,6 +29,8 @@ export interface CliContext {
   version: string;
   out(text: string): void;
   err(text: string): void;
+  /** Standard error, on which progress bars are drawn if it is a terminal. */
+  terminal: NodeJS.WritableStream;
   /**
    * Returns a signal that aborts when the command receives SIGINT or SIGTERM; the first call disables the default exit.
    */

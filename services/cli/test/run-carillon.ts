@@ -1,3 +1,4 @@
+import { PassThrough } from 'node:stream';
 import { type CliContext, run } from '../src/program.ts';
 
 /** Result of a command line. */
@@ -11,6 +12,8 @@ export interface CliResult {
 export interface CliOptions {
   env?: NodeJS.ProcessEnv;
   signal?: AbortSignal;
+  /** Standard error for progress bars; no terminal if absent. */
+  terminal?: NodeJS.WritableStream;
   onOut?(text: string): void;
 }
 
@@ -28,6 +31,7 @@ export async function runCarillon(args: string[], options: CliOptions = {}): Pro
     err: (text) => {
       result.err += text;
     },
+    terminal: options.terminal ?? new PassThrough(),
     stopSignal: () => options.signal ?? new AbortController().signal,
   };
   result.code = await run(args, context);
