@@ -69,8 +69,10 @@ export function isChangedByConnect({
   platform,
   way,
   uninstalled,
-}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'>): boolean {
-  return (platform === 'android' && way !== 'mqtt') || uninstalled === true;
+  pruneMarkedAt,
+}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled' | 'pruneMarkedAt'>): boolean {
+  const isMarked = uninstalled === true || pruneMarkedAt !== undefined;
+  return (platform === 'android' && way !== 'mqtt') || isMarked;
 }
 
 /** The ways of devices, which are stored with the devices only: a device changes its way with one write. */
@@ -85,6 +87,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },
             provider: { $cond: ['$uninstalled', '$$REMOVE', '$provider'] },
             uninstalled: '$$REMOVE',
+            pruneMarkedAt: '$$REMOVE',
           },
         },
       ]);
@@ -95,8 +98,8 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
 
   return {
     /**
-     * Records that a device has connected over MQTT: an Android device goes by MQTT from now on, and one that its provider
-     * has reported as gone is not. The address, which the provider does not accept any more, is removed.
+     * Records that a device has connected over MQTT: an Android device goes by MQTT from now on, one that its provider has
+     * reported as gone is not, and one that a prune has marked is not deleted. The address, which the provider does not accept any more, is removed.
      */
     markConnected,
 

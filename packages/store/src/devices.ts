@@ -8,6 +8,7 @@ import { createRegistration, type DeviceTables } from './device-registration.ts'
 import { createDeviceWays, type Recipient } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
 import { IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
+import { ACCEPTANCE_PRECISION_MS } from './idle-devices.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
 import { buildDeviceMark } from './notify-mark.ts';
@@ -23,6 +24,7 @@ export type ConnectingDevice = Pick<
   | 'replacedBy'
   | 'authDigest'
   | 'expiresAt'
+  | 'pruneMarkedAt'
 >;
 
 const CONNECT_FIELDS = {
@@ -34,6 +36,7 @@ const CONNECT_FIELDS = {
   replacedBy: 1,
   authDigest: 1,
   expiresAt: 1,
+  pruneMarkedAt: 1,
 } as const;
 
 /** Checks that a device may connect and call the API: it is there, and neither deleted nor a former one. */
@@ -344,6 +347,18 @@ function createFlags({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
           return { updateOne: { filter, update } };
         }),
         { ordered: false },
+      );
+    },
+    /** Records that providers have accepted pushes to devices just now, of those that were not seen for a day. */
+    async recordAcceptances(tokens: readonly string[]): Promise<void> {
+      const nowMs = clock.now();
+      await devices.updateMany(
+        {
+          _id: { $in: [...tokens] },
+          lastActiveAt: { $lt: new Date(nowMs - ACCEPTANCE_PRECISION_MS) },
+          deletedAt: { $exists: false },
+        },
+        { $set: { lastActiveAt: new Date(nowMs) } },
       );
     },
     /**
