@@ -366,7 +366,11 @@ async function storePush(
   if (audience.topics.length > 0) {
     const tokens = joinTokens(audience.recipients.map(({ token }) => token));
     const { topics, activeWithinSeconds: seconds } = audience;
-    push.audience = { topics, tokens, ...(seconds !== undefined && { activeWithinSeconds: seconds }) };
+    push.audience = {
+      topics,
+      tokens,
+      ...(seconds !== undefined && { activeWithinSeconds: seconds }),
+    };
   }
   return acceptInBatches(store, push, tokensByChannel, notBefore(push), assertAwaited);
 }

@@ -3,10 +3,6 @@ import { pushOptions } from '@carillon/core/push-options';
 import { integer, stringArray } from '@carillon/core/validate';
 import { z } from 'zod';
 
-/** Least and greatest value of `active_within`: a minute, ten years. */
-const MIN_ACTIVE_SECONDS = 60;
-const MAX_ACTIVE_SECONDS = 3_650 * 86_400;
-
 /** Request body of POST /push (specification 4.1). Unknown fields are ignored. */
 export const pushBody = z
   .object({
@@ -30,7 +26,7 @@ export const pushBody = z
         // No `default` in the schema: client generators treat such a field as required.
         'Seconds for which the push is kept for offline devices. Defaults to 2,592,000 (30 days). With 0, only devices that are connected now receive the push.',
     }),
-    active_within: integer(MIN_ACTIVE_SECONDS, MAX_ACTIVE_SECONDS).optional().meta({
+    active_within: integer(LIMITS.activeSecondsMin, LIMITS.activeSecondsMax).optional().meta({
       description:
         'Sends only to subscribers that were seen in the last so many seconds before the push is sent: they registered, connected, or are connected then. In an app that prunes idle devices, a push that their provider has accepted counts as well, to a day. Only for topics.',
     }),

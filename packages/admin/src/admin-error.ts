@@ -29,6 +29,8 @@ export type AdminErrorCode =
   | 'CONCURRENT_CHANGE'
   /** The only owner that is left: without it the operators could not be managed. */
   | 'LAST_OWNER'
+  /** The devices to prune may have been seen too recently. */
+  | 'TOO_RECENT'
   | 'REDIS_UNREACHABLE'
   | 'SANDBOX_UNREACHABLE';
 

@@ -4,7 +4,7 @@ import { measureLag } from '../../../test/support/lag.ts';
 import { until } from '../../../test/support/until.ts';
 import { startTicks, type Task } from '../src/ticks.ts';
 
-const INTERVALS_MS = { reconcile: 200, clean: 1_000 };
+const INTERVALS_MS = { reconcile: 200, clean: 1_000, prune: 1_000 };
 /** Time for which a tick is claimed. */
 const CLAIMED_MS = 0.75 * INTERVALS_MS.reconcile;
 const GUARD = { timeoutMs: 50_000 };

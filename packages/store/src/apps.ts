@@ -1,5 +1,5 @@
 import { newObjectId } from '@carillon/core/ids';
-import type { Db, UpdateFilter } from 'mongodb';
+import type { Collection, Db, UpdateFilter } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { AppDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
@@ -101,25 +101,7 @@ export function createApps(db: Db, clock: Clock) {
         { $unset: { pausedAt: true } },
         { returnDocument: 'after' },
       )) ?? undefined,
-    /** Lists apps that prune devices after the id `after`, in order of id. */
-    listPruning: async (after: string, limit: number): Promise<PruningApp[]> => {
-      const found = await apps
-        .find<PruningApp>(
-          { pruneAfterDays: { $exists: true }, _id: { $gt: after } },
-          { projection: { pruneAfterDays: 1, acceptancesSince: 1 }, batchSize: limit + 1 },
-        )
-        .sort({ _id: 1 })
-        .limit(limit)
-        .toArray();
-      return found;
-    },
-    /** Records that from now on what providers accept is recorded with the devices of an app; an earlier time stays. */
-    async markAcceptancesRecorded(id: string): Promise<void> {
-      await apps.updateOne(
-        { _id: id, pruneAfterDays: { $exists: true }, acceptancesSince: { $exists: false } },
-        { $currentDate: { acceptancesSince: true } },
-      );
-    },
+    ...createPruning(apps),
     /** Records that an iOS device of an app has connected over MQTT; written once. */
     async markIosOverMqtt(id: string): Promise<void> {
       await apps.updateOne(
@@ -144,6 +126,31 @@ export function createApps(db: Db, clock: Clock) {
         if (isDuplicateKey(error)) return 'taken';
         throw error;
       }
+    },
+  };
+}
+
+/** Reads and marks the apps that prune devices. */
+function createPruning(apps: Collection<AppDocument>) {
+  return {
+    /** Lists apps that prune devices after the id `after`, in order of id. */
+    listPruning: async (after: string, limit: number): Promise<PruningApp[]> => {
+      const found = await apps
+        .find<PruningApp>(
+          { pruneAfterDays: { $exists: true }, _id: { $gt: after } },
+          { projection: { pruneAfterDays: 1, acceptancesSince: 1 }, batchSize: limit + 1 },
+        )
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray();
+      return found;
+    },
+    /** Records that from now on what providers accept is recorded with the devices of an app; an earlier time stays. */
+    async markAcceptancesRecorded(id: string): Promise<void> {
+      await apps.updateOne(
+        { _id: id, pruneAfterDays: { $exists: true }, acceptancesSince: { $exists: false } },
+        { $currentDate: { acceptancesSince: true } },
+      );
     },
   };
 }

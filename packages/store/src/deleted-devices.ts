@@ -87,14 +87,14 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
     },
 
     /**
-     * Deletes those of these devices that a prune has marked, and that were not seen since `before`. Returns those that are
-     * deleted and not cleared.
+     * Deletes those of these devices that were not seen since `before`, and are no former ones. Returns those that are deleted
+     * and not cleared.
      */
-    async deleteMarked(app: string, tokens: readonly string[], before: Date): Promise<string[]> {
+    async deleteIdle(app: string, tokens: readonly string[], before: Date): Promise<string[]> {
       if (tokens.length === 0) return [];
       const among = { _id: { $in: [...tokens] } };
       const isIdle = {
-        ...{ pruneMarkedAt: { $exists: true }, lastActiveAt: { $lte: before } },
+        lastActiveAt: { $lte: before },
         // A registered address is seen only there.
         'provider.since': { $not: { $gt: before } },
       };

@@ -2,7 +2,7 @@ import type { Document } from 'mongodb';
 import { buildDeviceMark } from './notify-mark.ts';
 
 /** Fields that a deleted device does not keep; `replacedBy` goes when it is cleared. */
-const REMOVED_FIELDS = ['provider', 'way', 'authDigest', 'deviceIdHash', 'replacedAt', 'expiresAt', 'pruneMarkedAt'];
+const REMOVED_FIELDS = ['provider', 'way', 'authDigest', 'deviceIdHash', 'replacedAt', 'expiresAt'];
 
 /** Builds the filter of devices that have not ended: one that has counts as deleted before it is. */
 export function isUnexpired(nowMs: number) {

@@ -69,10 +69,9 @@ export function isChangedByConnect({
   platform,
   way,
   uninstalled,
-  pruneMarkedAt,
-}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled' | 'pruneMarkedAt'>): boolean {
-  const isMarked = uninstalled === true || pruneMarkedAt !== undefined;
-  return (platform === 'android' && way !== 'mqtt') || isMarked;
+  isIdle,
+}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'> & { isIdle?: true }): boolean {
+  return (platform === 'android' && way !== 'mqtt') || uninstalled === true || isIdle === true;
 }
 
 /** The ways of devices, which are stored with the devices only: a device changes its way with one write. */
@@ -87,7 +86,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },
             provider: { $cond: ['$uninstalled', '$$REMOVE', '$provider'] },
             uninstalled: '$$REMOVE',
-            pruneMarkedAt: '$$REMOVE',
+            lastActiveAt: { $max: ['$lastActiveAt', '$$NOW'] },
           },
         },
       ]);
@@ -98,8 +97,8 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
 
   return {
     /**
-     * Records that a device has connected over MQTT: an Android device goes by MQTT from now on, one that its provider has
-     * reported as gone is not, and one that a prune has marked is not deleted. The address, which the provider does not accept any more, is removed.
+     * Records that a device has connected over MQTT: an Android device goes by MQTT from now on, and one that its provider
+     * has reported as gone is not. The address, which the provider does not accept any more, is removed.
      */
     markConnected,
 

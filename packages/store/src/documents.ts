@@ -110,8 +110,8 @@ export interface DeviceDocument {
    * when its provider has accepted a push, to a day.
    */
   lastActiveAt: Date;
-  /** When a prune has found that it was not seen for long; a connect removes the mark (store/prune-devices). */
-  pruneMarkedAt?: Date;
+  /** When it was imported: it may have been seen long before, and counts as idle from then on. */
+  importedAt?: Date;
   /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
   expiresAt?: Date;
   deletedAt?: Date;

@@ -1,3 +1,4 @@
+import { LIMITS } from '@carillon/core/limits';
 import type { Db, Document, Filter } from 'mongodb';
 import type { DeviceDocument } from './documents.ts';
 import { IDLE_DEVICES_INDEX } from './migrate.ts';
@@ -5,6 +6,11 @@ import { IDLE_DEVICES_INDEX } from './migrate.ts';
 /** Matches the devices in the index of idle ones: a filter without it does not use that index. */
 const IS_LISTED = { deletedAt: null, replacedBy: null } as unknown as Filter<DeviceDocument>;
 
+/**
+ * Time since a device was last seen from which its CONNECT records it before it is accepted: a day less than the shortest time of
+ * a prune, by which other records may be late.
+ */
+export const IDLE_AT_CONNECT_MS = (LIMITS.pruneDaysMin - 1) * 86_400_000;
 /** Days without being seen after which the reports count a device as idle. */
 export const IDLE_AFTER_DAYS = 90;
 /** Maximum time by which the stored time of a device is older than its provider's last acceptance. */
@@ -14,10 +20,9 @@ export const ACCEPTANCE_PRECISION_MS = 86_400_000;
 export interface IdleDevice {
   token: string;
   lastActiveAt: Date;
-  /** When a prune has marked it. */
-  pruneMarkedAt?: Date;
   /** When it has registered its provider address. */
   addressSince?: Date;
+  importedAt?: Date;
   /** Its provider has reported neither that the app was removed nor that the subscription has ended. */
   hasLiveAddress: boolean;
 }
@@ -27,18 +32,18 @@ export type IdleCursor = Pick<IdleDevice, 'token' | 'lastActiveAt'>;
 
 type Found = Pick<
   DeviceDocument,
-  '_id' | 'lastActiveAt' | 'pruneMarkedAt' | 'provider' | 'uninstalled' | 'unsubscribed'
+  '_id' | 'lastActiveAt' | 'importedAt' | 'provider' | 'uninstalled' | 'unsubscribed'
 >;
 
 const IDLE_FIELDS = {
   lastActiveAt: 1,
-  pruneMarkedAt: 1,
+  importedAt: 1,
   'provider.since': 1,
   uninstalled: 1,
   unsubscribed: 1,
 } as const;
 
-/** Reads and marks devices that were not seen for some time; former devices are not among them. */
+/** Reads devices that were not seen for some time; former devices are not among them. */
 export function createIdleDevices(db: Db) {
   const devices = db.collection<DeviceDocument>('devices');
   return {
@@ -60,20 +65,23 @@ export function createIdleDevices(db: Db) {
       return found.map(toIdleDevice);
     },
 
-    /** Counts an app's devices last seen at `before` or earlier, `limit` at most. */
-    count: (app: string, before: Date, limit: number): Promise<number> =>
-      devices.countDocuments(
-        { app, lastActiveAt: { $lte: before }, ...IS_LISTED },
-        { limit, hint: IDLE_DEVICES_INDEX },
-      ),
-
-    /** Marks those of these devices that were not seen since `before`; an older mark stays. */
-    async mark(app: string, tokens: readonly string[], before: Date): Promise<void> {
-      if (tokens.length === 0) return;
-      await devices.updateMany(
-        { _id: { $in: [...tokens] }, app, lastActiveAt: { $lte: before }, ...IS_LISTED },
-        [{ $set: { pruneMarkedAt: { $ifNull: ['$pruneMarkedAt', '$$NOW'] } } }],
-      );
+    /**
+     * Counts an app's devices last seen at `before` or earlier, without those that were imported since. Reads `limit` at most: a
+     * larger app has at least as many as this returns.
+     */
+    async count(app: string, before: Date, limit: number): Promise<number> {
+      const [counted] = await devices
+        .aggregate<{ n: number }>(
+          [
+            { $match: { app, lastActiveAt: { $lte: before }, ...IS_LISTED } },
+            { $limit: limit },
+            { $match: { importedAt: { $not: { $gt: before } } } },
+            { $count: 'n' },
+          ],
+          { hint: IDLE_DEVICES_INDEX },
+        )
+        .toArray();
+      return counted?.n ?? 0;
     },
   };
 }
@@ -93,14 +101,14 @@ function buildRange(before: Date, after: IdleCursor | undefined): Document {
 function toIdleDevice({
   _id: token,
   lastActiveAt,
-  pruneMarkedAt,
+  importedAt,
   provider,
   uninstalled,
   unsubscribed,
 }: Found): IdleDevice {
   return {
     ...{ token, lastActiveAt },
-    ...(pruneMarkedAt && { pruneMarkedAt }),
+    ...(importedAt && { importedAt }),
     ...(provider && { addressSince: provider.since }),
     hasLiveAddress: provider !== undefined && !uninstalled && !unsubscribed,
   };

@@ -28,6 +28,7 @@ interface SendOptions {
   ttl?: number;
   collapseKey?: string;
   schedule?: number;
+  activeWithin?: number;
   priority?: 'high' | 'normal';
   notification?: string;
   apns?: string;
@@ -85,6 +86,11 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
     )
     .option('--content-available', 'wakes iOS apps in the background')
     .option('--mutable-content', "runs the iOS app's service extension")
+    .option(
+      '--active-within <time>',
+      'only subscribers of the topics that were seen since then (1h, 30d)',
+      createSecondsParser(LIMITS.activeSecondsMax),
+    )
     .option(
       '--idempotency-key <key>',
       'idempotency key: a repeat with the same key and options sends no second push',
@@ -170,6 +176,7 @@ function buildSendBody(options: SendOptions): string {
     time_to_live: options.ttl,
     collapse_key: options.collapseKey,
     schedule: options.schedule,
+    active_within: options.activeWithin,
     priority: options.priority,
     content_available: options.contentAvailable,
     mutable_content: options.mutableContent,

@@ -142,9 +142,11 @@ async function authenticateDevice(
       await resultWithin(devices.markConnected(token), LOOKUP_TIMEOUT_MS, undefined).catch(
         () => undefined,
       );
-    if (device.pruneMarkedAt !== undefined) {
-      const code = await findPruned(devices, token);
-      if (code !== undefined) return reject(code);
+    // A prune may have deleted it before that write (store/prune-devices). It is read again, or accepted if that fails.
+    if (device.isIdle) {
+      const again = devices.findForConnect(token);
+      if (!hasCredentials(await resultWithin(again, LOOKUP_TIMEOUT_MS, device)))
+        return rejectCredentials(CONNACK.notAuthorized);
     }
     return { isAuthenticated: true, request, device };
   } catch {
@@ -153,22 +155,6 @@ async function authenticateDevice(
     limits.refundLookup(address);
     return reject(CONNACK.unavailable);
   }
-}
-
-/**
- * Reads a device again that a prune had marked (store/prune-devices).
- *
- * @returns undefined if it is there without the mark: the prune does not delete it any more
- */
-async function findPruned(
-  devices: AuthContext['devices'],
-  token: string,
-): Promise<number | undefined> {
-  const lookup = devices.findForConnect(token);
-  const device = await withTimeout(lookup, LOOKUP_TIMEOUT_MS, 'MongoDB').catch(() => null);
-  if (device === null) return CONNACK.unavailable;
-  if (!hasCredentials(device)) return CONNACK.notAuthorized;
-  return device.pruneMarkedAt === undefined ? undefined : CONNACK.unavailable;
 }
 
 function reject(code: number): AuthResult {

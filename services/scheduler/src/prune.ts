@@ -1,14 +1,14 @@
 import type { Producers } from '@carillon/queue/producers';
 import type { PruningApp } from '@carillon/store/apps';
 import type { IdleCursor } from '@carillon/store/idle-devices';
-import { PRUNE_DELAY_MS, prunePage } from '@carillon/store/prune-devices';
+import { prunePage } from '@carillon/store/prune-devices';
 import type { Store } from '@carillon/store/store';
 
 /** Maximum apps that are read in one tick. */
 const APPS_PER_TICK = 100;
 /** Time in one tick for the pages of these apps; the next tick continues with the next app. */
 const TICK_BUDGET_MS = 2_000;
-/** Time from the end of a pass through an app's idle devices, if nothing is left to delete, to the next one. */
+/** Time from the end of a pass through an app's idle devices to the next one. */
 const PASS_INTERVAL_MS = 3_600_000;
 /** Delay of an app's next page after a failed one. */
 const RETRY_DELAY_MS = 30_000;
@@ -18,8 +18,6 @@ const DAY_MS = 86_400_000;
 interface Pass {
   /** Position of the next page; undefined: the first one. */
   after?: IdleCursor | undefined;
-  /** Devices that this pass has marked: another pass deletes them. */
-  marked: number;
   /** Time of the next page; monotonic milliseconds. */
   dueAt: number;
 }
@@ -33,7 +31,8 @@ export interface PrunedApp {
 
 /**
  * Creates the tick that prunes the devices of the apps with `pruneAfterDays`: a page of one app after the other, so that a large one
- * holds up no other. The positions are kept in memory: a process that takes over begins again, with the marks that are there.
+ * holds up no other. The positions are kept in memory: a process that takes over begins
+ * again.
  *
  * @param areOnline throws if Redis fails: then nothing is pruned
  * @param report called with the counts of an app of which devices were deleted
@@ -52,15 +51,16 @@ export function createPrune(
 
   async function pruneApp({ _id: app, pruneAfterDays, acceptancesSince }: PruningApp) {
     if (acceptancesSince === undefined) await store.apps.markAcceptancesRecorded(app);
-    const pass = passes.get(app) ?? { marked: 0, dueAt: 0 };
+    const pass = passes.get(app) ?? { dueAt: 0 };
     if (pass.dueAt > performance.now()) return 0;
     const before = new Date(store.clock.now() - pruneAfterDays * DAY_MS);
     const page = await prunePage(
       { store, areOnline, checkCompletion },
       { app, before, after: pass.after },
     );
-    passes.set(app, continuePass(pass, page));
-    const { deleted, connected } = page;
+    const { deleted, connected, next } = page;
+    const isEnd = next === undefined;
+    passes.set(app, { after: next, dueAt: isEnd ? performance.now() + PASS_INTERVAL_MS : 0 });
     if (deleted > 0) report({ app, deleted, connected });
     return deleted;
   }
@@ -72,7 +72,7 @@ export function createPrune(
     } catch (error) {
       failure ??= error;
       const pass = passes.get(app._id);
-      passes.set(app._id, { marked: 0, ...pass, dueAt: performance.now() + RETRY_DELAY_MS });
+      passes.set(app._id, { ...pass, dueAt: performance.now() + RETRY_DELAY_MS });
       return 0;
     }
   }
@@ -98,11 +98,4 @@ export function createPrune(
     if (failure !== undefined) throw failure;
     return { pruned };
   };
-}
-
-function continuePass(pass: Pass, page: { next?: IdleCursor; marked: number }): Pass {
-  const marked = pass.marked + page.marked;
-  if (page.next !== undefined) return { after: page.next, marked, dueAt: 0 };
-  const delayMs = marked > 0 ? PRUNE_DELAY_MS : PASS_INTERVAL_MS;
-  return { marked: 0, dueAt: performance.now() + delayMs };
 }
