@@ -13,8 +13,7 @@ const MAX_PER_APP = 100_000;
 const DAY_MS = 86_400_000;
 
 /**
- * Counts the idle devices of all apps, some apps a tick, and exports the sum; absent until the first count of this process has
- * ended.
+ * Counts the idle devices of all apps, some apps a tick, and exports the sum; 0 until the first count of this process has ended.
  *
  * @returns the function of a tick
  */
@@ -22,13 +21,11 @@ export function exportIdleDevices(
   metrics: Metrics,
   { apps, idleDevices, clock }: Pick<Store, 'apps' | 'idleDevices' | 'clock'>,
 ): () => Promise<void> {
-  let total: number | undefined;
+  let total = 0;
   let counted = 0;
   let after = '';
   let dueAt = 0;
-  metrics.createGauge('carillon_idle_devices', () =>
-    Promise.resolve(total === undefined ? [] : [{ labels: {}, value: total }]),
-  );
+  metrics.createGauge('carillon_idle_devices', () => total);
 
   return async () => {
     const deadline = performance.now() + TICK_BUDGET_MS;
