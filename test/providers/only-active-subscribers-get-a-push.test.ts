@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { DeviceDocument } from '../../packages/store/src/documents.ts';
+import { splitTokens } from '../../packages/core/src/batch.ts';
+import type { BatchDocument, DeviceDocument } from '../../packages/store/src/documents.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { getDeviceInfo, send } from '../support/end-to-end/pushes.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
@@ -38,7 +39,9 @@ async function subscribe(by: TestTenant, topic: string, some: readonly { token: 
 async function recipientsOf({ id }: { id: string }): Promise<string[]> {
   const isResolved = async () => (await fixture.store.pushes.find(tenant.app, id))?.fan.done;
   await until(async () => (await isResolved()) === true, GUARD);
-  return fixture.store.batches.listTokens(id);
+  const batches = fixture.store.db.collection<BatchDocument>('batches');
+  const found = await batches.find({ push: id }).toArray();
+  return found.flatMap(({ work }) => splitTokens(work.tokens));
 }
 
 async function connectSeenAt(secondsAgo: number): Promise<MqttDevice> {

@@ -44,7 +44,7 @@ export interface AppDocument {
   webHosts?: string[];
   /** An iOS device of the app has connected over MQTT. */
   iosOverMqtt?: true;
-  /** Days after which devices that were not seen are deleted; absent means never (store/prune-devices). */
+  /** Days after which devices that were not seen are deleted (store/prune-devices). */
   pruneAfterDays?: number;
   /** Since when what providers accept is recorded with the devices: since shortly after `pruneAfterDays` was set. */
   acceptancesSince?: Date;
@@ -105,12 +105,8 @@ export interface DeviceDocument {
   uninstalled?: boolean;
   unsubscribed?: boolean;
   registeredAt: Date;
-  /**
-   * When the device was last seen: it registered, connected, or was connected, to some hours. In an app that prunes devices, also
-   * when its provider has accepted a push, to a day.
-   */
+  /** It registered or was connected, to some hours; in an app that prunes devices, or its provider accepted a push, to a day. */
   lastActiveAt: Date;
-  /** When it was imported: it may have been seen long before, and counts as idle from then on. */
   importedAt?: Date;
   /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
   expiresAt?: Date;
@@ -405,12 +401,7 @@ export interface PushDocument extends DeviceKeys {
   /** Topics of the request, in its order, for reports; absent if it has none. */
   topics?: string[];
   /** Topics that the fan-out resolves when it runs; the `tokens` are in batches already. */
-  audience?: {
-    topics: string[];
-    tokens: string;
-    /** Only subscribers that were seen so long before the push is sent, or are connected then. */
-    activeWithinSeconds?: number;
-  };
+  audience?: { topics: string[]; tokens: string; activeWithinSeconds?: number };
   devices: number;
   fan: FanOutProgress;
   work?: Batch;

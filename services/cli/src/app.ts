@@ -17,6 +17,7 @@ import { LIMITS } from '@carillon/core/limits';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { COMMAND_LINE } from './audited.ts';
 import { type CommandStore, withStore } from './database.ts';
 import { usageError } from './failure.ts';
 import { createIntegerParser, createNameCollector, createSecondsParser } from './option-parsers.ts';
@@ -113,9 +114,6 @@ const PAUSE_COMMANDS = [
     done: 'is not paused; its deliveries go on within seconds.',
   },
 ] as const;
-
-/** Operator in the audit log's entries of commands. */
-const COMMAND_LINE = { id: 'command-line', name: 'carillon command' };
 
 /** Changes the pause of an app between two entries of the audit log, as the console does. */
 async function changePause(store: CommandStore, id: string, paused: boolean): Promise<AppView> {

@@ -15,17 +15,16 @@ const APPS_PER_READ = 1_000;
 const MAX_REMEMBERED = 100_000;
 const REMEMBERED_MS = 6 * 3_600_000;
 
-/** Records, for apps that prune idle devices, that a provider has accepted a push to some devices. Never throws. */
-export type RecordAccepted = (app: string, tokens: readonly string[]) => void;
-
-/** Creates the recorder of accepted pushes. Of other apps it writes nothing; while nothing is accepted it reads nothing. */
+/**
+ * Creates the recorder of the devices for which providers accept pushes, in apps that prune idle devices. Of other apps it writes
+ * nothing; while nothing is accepted it reads nothing.
+ */
 export function createAcceptedRecorder(
   { apps, devices }: Pick<Store, 'apps' | 'devices'>,
   onError: (error: unknown) => void,
 ) {
   const remembered = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
-  let pending: [app: string, tokens: readonly string[]][] = [];
-  let pendingCount = 0;
+  let pending: [app: string, token: string][] = [];
   let pruningApps = new Set<string>();
   let readAt = Number.NEGATIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
@@ -46,9 +45,8 @@ export function createAcceptedRecorder(
   async function write(): Promise<void> {
     const accepted = pending;
     pending = [];
-    pendingCount = 0;
     await readPruningApps();
-    const tokens = accepted.flatMap(([app, some]) => (pruningApps.has(app) ? some : []));
+    const tokens = accepted.flatMap(([app, token]) => (pruningApps.has(app) ? [token] : []));
     const unrecorded = [...new Set(tokens)].filter((token) => !remembered.has(token));
     for (let from = 0; from < unrecorded.length; from += MAX_PER_WRITE) {
       const some = unrecorded.slice(from, from + MAX_PER_WRITE);
@@ -65,10 +63,10 @@ export function createAcceptedRecorder(
   }
 
   return {
-    record(app: string, tokens: readonly string[]): void {
-      if (tokens.length === 0 || pendingCount + tokens.length > MAX_PENDING) return;
-      pending.push([app, tokens]);
-      pendingCount += tokens.length;
+    /** Records that a provider has accepted a push to a device. */
+    record(app: string, token: string): void {
+      if (pending.length >= MAX_PENDING) return;
+      pending.push([app, token]);
       writeSoon();
     },
     /** Writes what is pending. */

@@ -8,7 +8,6 @@ import { countAttributes, type Span } from '@carillon/core/tracing';
 import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
-import type { RecordAccepted } from './accepted-devices.ts';
 import type { GetAppSettings } from './app-settings.ts';
 import { type Progress, trackProgress } from './batch-progress.ts';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
@@ -46,7 +45,7 @@ export interface ProviderResources {
   getAppSettings: GetAppSettings;
   /** Called with the result of each attempt, for the metrics and the log. */
   report(push: string, result: AttemptResult): void;
-  recordAccepted: RecordAccepted;
+  recordAccepted(app: string, token: string): void;
 }
 
 /** What an attempt means: `refused` is a refusal that concerns the credential, and not only its recipient. */
@@ -72,8 +71,6 @@ interface Run {
   providerPush: ProviderPush;
   sends: Map<CredentialClient, Send>;
   goneDevices: GoneDevice[];
-  /** Devices for which the provider has accepted the push. */
-  acceptedTokens: string[];
   /** Recipients that the provider has deferred, by position. */
   deferred: Map<number, Deferral>;
   /** Shortest wait among the remaining recipients. */
@@ -156,7 +153,6 @@ async function deliverWithClients(
     providerPush,
     sends: new Map(),
     goneDevices: [],
-    acceptedTokens: [],
     deferred,
     waitMs: Number.POSITIVE_INFINITY,
     movers: new Map(),
@@ -192,7 +188,6 @@ async function deliverWithClients(
     throw error;
   } finally {
     await progress.stop();
-    resources.recordAccepted(delivery.push.app, run.acceptedTokens);
     releaseBulkhead?.();
   }
 }
@@ -397,11 +392,10 @@ function applyAttempt(
     upstream.circuit.onAnswered(permit, isAccepted);
     upstream.window.growByOne();
     if (isAccepted) credentialClient.onAccepted();
+    if (isAccepted) run.resources.recordAccepted(run.delivery.push.app, token);
   }
-  if (attempt.kind === 'sent') {
-    run.acceptedTokens.push(token);
-    recordOutcome(run, position, OUTCOMES.sent);
-  } else if (attempt.kind === 'rejected')
+  if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
+  else if (attempt.kind === 'rejected')
     recordOutcome(run, position, failureCode(attempt.reason), attempt.detail);
   else {
     recordOutcome(run, position, OUTCOMES.gone, attempt.detail);
