@@ -213,18 +213,19 @@ test(
     expect(await prune(app, '--yes')).toMatchObject({ deleted: left, dryRun: false });
     expect(await countThere(app)).toBe(0);
     const facts = { action: 'device.prune', 'facts.app': app };
-    expect(await set.mongo.db.collection('audit').countDocuments(facts)).toBe(3);
+    expect(await set.mongo.db.collection('audit').countDocuments(facts)).toBe(2);
     expect((await prune(app)).deleted).toBe(0);
   },
   LIMIT_MS,
 );
 
 test('a prune needs a time of at least seven days, and the Redis of presence', async () => {
-  const { app } = set.dev;
+  const app = await createOther(1);
   const options = (since: string) => ['device', 'prune', '--app', app, '--not-seen-since', since];
   expect(await cli(...options('6d'))).toMatchObject({ code: 1 });
   const env = { MONGODB_URI: set.dev.mongodb, REDIS_URL: 'redis://127.0.0.1:9' };
   const unreachable = await runCarillonHere(NOWHERE, options('90d'), env);
   expect(unreachable.code).toBe(3);
-  expect(unreachable.stderr).toContain('Redis');
+  expect(unreachable.stderr).toContain('The Redis of presence does not respond');
+  expect(await countThere(app)).toBe(1);
 });
