@@ -68,10 +68,10 @@ test('a tick that takes long delays no other task, and a process begins no secon
     begun.push(task);
     return release.promise;
   });
-  await until(() => begun.length === 2, GUARD);
+  await until(() => begun.length === 3, GUARD);
   // Another process runs the ticks meanwhile.
   await untilMore(startScheduler(server).count, 3);
-  expect(begun.toSorted()).toEqual(['clean', 'reconcile']);
+  expect(begun.toSorted()).toEqual(['clean', 'prune', 'reconcile']);
   release.resolve();
   await stop();
 });

@@ -137,6 +137,7 @@ describe('a file', () => {
       ...{ _id: device.token, app: APP, platform: 'android', authDigest },
       registeredAt: new Date(1_700_000_000_000),
       lastActiveAt: new Date(1_700_000_100_000),
+      importedAt: expect.any(Date),
     });
     const topics = await database.db.collection('topics').find().sort({ _id: 1 }).toArray();
     expect(topics).toEqual([
