@@ -10,6 +10,9 @@ export type AdminErrorCode =
   | 'LINK_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
+  | 'TOKEN_NOT_FOUND'
+  | 'REDRIVE_NOT_FOUND'
+  | 'TOPIC_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'
   /** The app has the maximum number of webhooks. */
   | 'WEBHOOK_LIMIT_REACHED'
@@ -32,6 +35,8 @@ export type AdminErrorCode =
   /** The devices to prune may have been seen too recently. */
   | 'TOO_RECENT'
   | 'REDIS_UNREACHABLE'
+  /** An app has one re-drive at a time. */
+  | 'REDRIVE_RUNNING'
   | 'SANDBOX_UNREACHABLE';
 
 /** Inputs that an error can name, so that each user interface points to its own option or form field. */

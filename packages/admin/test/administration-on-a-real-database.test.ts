@@ -9,7 +9,9 @@ import { APP, deliver, insertPush, newTokens, SHAPES } from '../../store/test/st
 import { useStore } from '../../store/test/use-store.ts';
 import {
   createAccount,
+  getAccount,
   listAccounts,
+  renameAccount,
   resumeAccount,
   setRequestLimit,
   suspendAccount,
@@ -25,6 +27,8 @@ import { checkDatabase } from '../src/doctor.ts';
 import { listFailures } from '../src/failures.ts';
 import { createKey, listKeys, revokeKey } from '../src/keys.ts';
 import { getPushOutcomes, getRecipientOutcome, listPushes } from '../src/pushes.ts';
+import { getRedrive } from '../src/redrives.ts';
+import { getTopic, listTopics } from '../src/topics.ts';
 
 const SECRETS = {
   pepper: 'p'.repeat(64),
@@ -49,6 +53,8 @@ describe('an unknown id is reported by a code', () => {
   const PAIR = verifyWebPush({});
 
   test.each<[string, string, () => Promise<unknown>]>([
+    ['getAccount', 'ACCOUNT', () => getAccount(store, UNKNOWN)],
+    ['renameAccount', 'ACCOUNT', () => renameAccount(store, UNKNOWN, 'x')],
     ['setRequestLimit', 'ACCOUNT', () => setRequestLimit(store, UNKNOWN, 1)],
     ['suspendAccount', 'ACCOUNT', () => suspendAccount(store, UNKNOWN)],
     ['resumeAccount', 'ACCOUNT', () => resumeAccount(store, UNKNOWN)],
@@ -63,7 +69,10 @@ describe('an unknown id is reported by a code', () => {
     ['saveWebPush', 'APP', () => saveWebPush(store, KEYS, UNKNOWN, {})],
     ['removeCredential', 'CREDENTIAL', () => removeCredential(store, KEY)],
     ['listDevices', 'APP', () => listDevices(store, UNKNOWN, FIRST_PAGE)],
-    ['listPushes', 'APP', () => listPushes(store, UNKNOWN, FIRST_PAGE)],
+    ['listPushes', 'APP', () => listPushes(store, { app: UNKNOWN, limit: 1 })],
+    ['listTopics', 'APP', () => listTopics(store, UNKNOWN, FIRST_PAGE)],
+    ['getTopic', 'APP', () => getTopic(store, UNKNOWN, 'news')],
+    ['getRedrive', 'REDRIVE', () => getRedrive(store, UNKNOWN)],
     ['listDevicePushes', 'DEVICE', () => listDevicePushes(store, 'f00d', FIRST_PAGE)],
     ['getPushOutcomes', 'PUSH', () => getPushOutcomes(store, UNKNOWN)],
     ['getRecipientOutcome', 'PUSH', () => getRecipientOutcome(store, UNKNOWN, 'f00d')],
@@ -78,12 +87,15 @@ describe('an unknown id is reported by a code', () => {
   });
 });
 
-test('an account has a limit and can be suspended and resumed', async () => {
+test('an account has a name and a limit, and can be suspended and resumed', async () => {
   const { id } = await createAccount(store, 'Two', 'pro');
   const view = { id, name: 'Two', plan: 'pro', limit: null };
   expect(await setRequestLimit(store, id, null)).toEqual({ ...view, suspended: false });
   expect(await suspendAccount(store, id)).toEqual({ ...view, suspended: true });
   expect(await resumeAccount(store, id)).toEqual({ ...view, suspended: false });
+  const renamed = { ...view, name: 'Three', suspended: false };
+  expect(await renameAccount(store, id, 'Three')).toEqual(renamed);
+  expect(await getAccount(store, id)).toEqual(renamed);
 });
 
 test('a page has a cursor until the list ends', async () => {

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { AdminError } from '@carillon/admin/admin-error';
+import { ApiError } from '@carillon/core/api-error';
 import type { AuditEntry } from '@carillon/store/audit';
+import type { AuditFacts } from '@carillon/store/console-documents';
 import type { Store } from '@carillon/store/store';
 
 /** Operator in the audit log's entries of commands. */
@@ -17,7 +19,8 @@ export async function runAudited<T>(
   const entry = { ...change, ...origin };
   const begun = await audit.begin(entry);
   // Without its end the begin is still recorded.
-  const end = (result: string) => audit.end(begun, entry, result, {}).catch(() => undefined);
+  const end = (code: string, facts: AuditFacts = {}) =>
+    audit.end(begun, entry, code, facts).catch(() => undefined);
   let result: T;
   try {
     result = await run();
@@ -25,11 +28,18 @@ export async function runAudited<T>(
     await end(describeFailure(error));
     throw error;
   }
-  await end('done');
+  await end('done', listFacts(result));
   return result;
 }
 
+/** The id of what a change has created. */
+function listFacts(result: unknown): AuditFacts {
+  const { id } = (result ?? {}) as { id?: unknown };
+  return typeof id === 'string' ? { id } : {};
+}
+
 function describeFailure(error: unknown): string {
+  if (error instanceof ApiError) return error.code;
   if (!(error instanceof AdminError)) return 'INTERNAL';
   return error.code.endsWith('_NOT_FOUND') ? 'NOT_FOUND' : error.code;
 }

@@ -1,11 +1,10 @@
-import { listDevicePushes } from '@carillon/admin/device-details';
-import { type DeviceView, listDevices } from '@carillon/admin/devices';
-import type { PageQuery } from '@carillon/admin/page';
+import type { DeviceView } from '@carillon/admin/devices';
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import type { Command } from 'commander';
 import { z } from 'zod';
+import type { DevicePush } from './admin/admin.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { type ApiRequest, requestApi } from './api-client.ts';
-import { withStore } from './database.ts';
 import { addEraseCommand } from './erase-device.ts';
 import { formatCount, formatTimestamp } from './output.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
@@ -57,8 +56,8 @@ export function addDeviceCommands(
     'after',
     'token',
   ).action(async (options: PagingOptions & { app: string }) => {
-    const page = await withStore(stack(), (store) =>
-      listDevices(store, options.app, toPageQuery(options)),
+    const page = await withAdmin(stack(), (admin) =>
+      admin.listDevices(options.app, toPageQuery(options)),
     );
     output.show(page.items, formatPage(page, formatDevice, 'after'));
   });
@@ -92,8 +91,8 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     'before',
     'id',
   ).action(async (token: string, options: PagingOptions) => {
-    const { items, ...paging } = await withStore(stack(), (store) =>
-      readFullPage(store, token, toPageQuery(options)),
+    const { items, ...paging } = await withAdmin(stack(), (admin) =>
+      admin.listDevicePushes(token, toPageQuery(options)),
     );
     const page = { items: items.map(toDevicePushView), ...paging };
     const lines = formatPage(
@@ -106,26 +105,8 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
   });
 }
 
-/** Reads on until a page is full: the list ends with a page that is not. */
-async function readFullPage(
-  store: Parameters<typeof listDevicePushes>[0],
-  token: string,
-  query: PageQuery,
-): ReturnType<typeof listDevicePushes> {
-  const page = await listDevicePushes(store, token, query);
-  const missing = query.limit - page.items.length;
-  if (page.next === undefined || missing === 0) return page;
-  const { items, ...paging } = await readFullPage(store, token, {
-    limit: missing,
-    cursor: page.next,
-  });
-  return { items: [...page.items, ...items], ...paging };
-}
-
-type DevicePushItem = Awaited<ReturnType<typeof listDevicePushes>>['items'][number];
-
 /** Converts times to unix seconds, as the HTTP API gives them. */
-function toDevicePushView({ acceptedAt, expiresAt, ...item }: DevicePushItem) {
+function toDevicePushView({ acceptedAt, expiresAt, ...item }: DevicePush) {
   const toSeconds = (ms: number): number => Math.floor(ms / 1_000);
   return { ...item, date: toSeconds(acceptedAt), expiration: toSeconds(expiresAt) };
 }

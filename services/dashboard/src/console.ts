@@ -19,10 +19,12 @@ import { createAudited } from './http/audited.ts';
 import { createBoardPages } from './http/board-pages.ts';
 import { createEventStreams } from './http/event-stream.ts';
 import { createPages } from './http/pages.ts';
+import { createReferenceFile } from './http/reference-file.ts';
 import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
 import { CONTENT_SECURITY_POLICY, serveConsole } from './http/server.ts';
 import { createSessionReader } from './http/session-reader.ts';
+import { createTokenReader } from './http/token-reader.ts';
 import { createLiveFigures } from './live/live-figures.ts';
 import { liveRoutes } from './live/routes.ts';
 import { auditRoutes } from './login/audit-routes.ts';
@@ -36,6 +38,7 @@ import { createPasswords } from './login/passwords.ts';
 import { loginRoutes } from './login/routes.ts';
 import { setUpRoutes } from './login/set-up.ts';
 import { createTextSigner } from './login/signed-text.ts';
+import { tokenRoutes } from './login/token-routes.ts';
 import { pushRoutes } from './pushes/routes.ts';
 import { boardRoutes } from './queues/board-routes.ts';
 import { BOARD_FILES, createBoard } from './queues/bull-board.ts';
@@ -47,6 +50,8 @@ interface ConsoleParts {
   engine: ConsoleEngine;
   /** Folder of the built pages. */
   pagesFolder: string;
+  /** Version of the product. */
+  version: string;
   /** Called after every response of the API. */
   onResponse?: () => void;
 }
@@ -60,7 +65,7 @@ interface ConsoleParts {
 export async function createConsole(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   env: Environment,
-  { store, engine, pagesFolder, onResponse }: ConsoleParts,
+  { store, engine, pagesFolder, version, onResponse }: ConsoleParts,
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
@@ -85,15 +90,23 @@ export async function createConsole(
     ...setUpRoutes(login),
     ...(openId ? openIdRoutes({ ...shared, beginSession, openId, address, signer }) : []),
   ];
-  const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
+  const routes = createConsoleRoutes(store, engine, env, address);
+  const api = createApiRouter(openRoutes, routes, {
     ...{ log, metrics, sessions, audited, eventStreams, onResponse },
+    readToken: createTokenReader(store),
   });
   const board = createBoardPages({
     ...{ folder: BOARD_FILES, describeEntry: createBoard(env.CONSOLE_ENVIRONMENT).describeEntry },
     ...{ sessions, api, contentSecurityPolicy: CONTENT_SECURITY_POLICY },
   });
+  const reference = createReferenceFile(routes, version, address.url ?? '/');
   const server = await serveConsole(env.DASHBOARD_LISTEN, {
-    ...{ address, api, pages: [board, createPages(pagesFolder)], proxyHops: env.TRUST_PROXY },
+    ...{
+      address,
+      api,
+      pages: [reference, board, createPages(pagesFolder)],
+      proxyHops: env.TRUST_PROXY,
+    },
   });
   return {
     port: server.port,
@@ -144,6 +157,7 @@ function createApiRoutes(
   const figures = createLiveFigures(redis, store);
   return [
     ...operatorRoutes(store, address.url ?? ''),
+    ...tokenRoutes(store),
     ...auditRoutes(store),
     ...accountRoutes(store),
     ...appRoutes(store, pepper, sealingKeys),

@@ -11,7 +11,7 @@ import { createEngine } from '../src/engine.ts';
 import { environment } from '../src/environment.ts';
 
 export const PASSWORD = 'correct horse battery staple';
-const SETTINGS = {
+export const SETTINGS = {
   MONGODB_URI: 'mongodb://127.0.0.1:1/unused',
   DASHBOARD_LISTEN: '127.0.0.1:0',
   API_KEY_PEPPER: 'p'.repeat(32),
@@ -44,12 +44,17 @@ export async function startConsole(
   const start = async (more: Record<string, string>, own = { store, engine }): Promise<string> => {
     const env = environment.parse({ ...settingsWithRedis, ...more });
     const context = { log, metrics: createMetrics() };
-    const { port, stop } = await createConsole(context, env, { ...own, pagesFolder });
+    const { port, stop } = await createConsole(context, env, {
+      ...own,
+      pagesFolder,
+      version: '1.2.3',
+    });
     stops.unshift(stop);
     return `http://127.0.0.1:${port}`;
   };
   return {
     url: await start(settings),
+    uri,
     db: client.db(),
     store,
     engine,
@@ -76,6 +81,52 @@ export interface ConsoleResponse {
   headers: Headers;
 }
 
+/** Sends a request with a JSON body. */
+async function send(
+  url: string,
+  { method, body, headers }: { method: string; body: unknown; headers: Record<string, string> },
+): Promise<ConsoleResponse> {
+  const response = await fetch(url, {
+    method,
+    redirect: 'manual',
+    headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const type = response.headers.get('content-type') ?? '';
+  // An event stream has no end.
+  if (type.startsWith('text/event-stream')) await response.body?.cancel();
+  const text = response.bodyUsed ? '' : await response.text();
+  const isJson = type.startsWith('application/json');
+  return {
+    ...{ status: response.status, headers: response.headers },
+    body: isJson ? JSON.parse(text) : text,
+  };
+}
+
+type Request = (method: string, path: string, body?: unknown) => Promise<ConsoleResponse>;
+
+/** A program that calls the routes of the admin API, named as in the console's own API, with an operator token. */
+export function createProgram(url: string, token: string) {
+  const request: Request = (method, path, body) =>
+    send(`${url}${path.replace(/^\/api\//, '/api/v1/')}`, {
+      ...{ method, body, headers: { authorization: `Bearer ${token}` } },
+    });
+  return {
+    token,
+    request,
+    get: (path: string) => request('GET', path),
+    post: (path: string, body: unknown = {}) => request('POST', path, body),
+    ...byMethod(request),
+  };
+}
+
+function byMethod(request: Request) {
+  return {
+    put: (path: string, body: unknown = {}) => request('PUT', path, body),
+    delete: (path: string) => request('DELETE', path),
+  };
+}
+
 /** A browser that keeps cookies and the CSRF token, and sends the headers that browsers send. */
 export function createBrowser(url: string) {
   const cookies = new Map<string, string>();
@@ -87,31 +138,22 @@ export function createBrowser(url: string) {
     body?: unknown,
     headers: Record<string, string> = {},
   ): Promise<ConsoleResponse> {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      redirect: 'manual',
+    const response = await send(`${url}${path}`, {
+      ...{ method, body },
       headers: {
         cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; '),
         ...(method !== 'GET' && { origin: url }),
         ...(csrf !== undefined && method !== 'GET' && { 'x-csrf-token': csrf }),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     for (const cookie of response.headers.getSetCookie()) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
       if (value === '') cookies.delete(name);
       else cookies.set(name, value);
     }
-    const type = response.headers.get('content-type') ?? '';
-    // An event stream has no end.
-    if (type.startsWith('text/event-stream')) await response.body?.cancel();
-    const text = response.bodyUsed ? '' : await response.text();
-    const isJson = type.startsWith('application/json');
-    const parsed = isJson ? JSON.parse(text) : text;
-    if (typeof parsed.csrf === 'string') csrf = parsed.csrf;
-    return { status: response.status, body: parsed, headers: response.headers };
+    if (typeof response.body.csrf === 'string') csrf = response.body.csrf;
+    return response;
   }
 
   return {
@@ -121,8 +163,7 @@ export function createBrowser(url: string) {
       request('GET', path, undefined, headers),
     post: (path: string, body: unknown = {}, headers?: Record<string, string>) =>
       request('POST', path, body, headers),
-    put: (path: string, body: unknown = {}) => request('PUT', path, body),
-    delete: (path: string) => request('DELETE', path),
+    ...byMethod(request),
   };
 }
 

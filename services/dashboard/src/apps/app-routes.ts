@@ -8,6 +8,7 @@ import {
   setAppPaused,
   updateAppSettings,
 } from '@carillon/admin/apps';
+import { withFcmWarning } from '@carillon/admin/fcm-use';
 import { LIMITS } from '@carillon/core/limits';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
@@ -23,6 +24,7 @@ const MAX_NAMES = 100;
 const MAX_HOST = 253;
 
 const settingsFields = z.object({
+  name: objectName.optional(),
   payloadLimit: z.number().int().min(1).max(MAX_PAYLOAD_CHARACTERS).optional(),
   dataString: z.boolean().optional(),
   registration: z.enum(['open', 'closed']).optional(),
@@ -61,7 +63,7 @@ export function createAccountOfApp({ apps }: Pick<Store, 'apps'>) {
  * @param pepper HMAC key of the API keys' digests
  */
 export function appRoutes(
-  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>,
+  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable' | 'devices'>,
   pepper: string,
   sealingKeys: SealingKeys,
 ) {
@@ -70,6 +72,7 @@ export function appRoutes(
     defineRoute({
       method: 'post',
       path: '/apps',
+      isPublic: true,
       role: 'admin',
       account: async ({ account }) => (await store.accounts.find(account))?._id,
       input: z.object({ account: objectId, name: objectName }),
@@ -83,6 +86,7 @@ export function appRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app',
+      isPublic: true,
       role: 'viewer',
       account: createAccountOfApp(store),
       input: z.object({ app: objectId }),
@@ -91,6 +95,7 @@ export function appRoutes(
     defineRoute({
       method: 'put',
       path: '/apps/:app',
+      isPublic: true,
       role: 'admin',
       account: createAccountOfApp(store),
       input: settingsFields.extend({ app: objectId }),
@@ -102,7 +107,8 @@ export function appRoutes(
       async handle({ input: { app, paused, ...settings } }) {
         const view = paused === undefined ? undefined : await setAppPaused(store, app, paused);
         if (view !== undefined && Object.keys(settings).length === 0) return toAppBody(view);
-        return toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        const body = toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        return settings.fcmFallback === undefined ? body : withFcmWarning(store, app, body);
       },
     }),
   ];
@@ -112,6 +118,7 @@ function listRoute(store: Pick<Store, 'apps'>) {
   return defineRoute({
     method: 'get',
     path: '/apps',
+    isPublic: true,
     role: 'viewer',
     account: 'any',
     input: z.object({ ...pageFields, account: objectId.optional() }),
@@ -129,9 +136,10 @@ function toAppBody({ createdAt, ...app }: AppView) {
 }
 
 function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
-  const { payloadLimit, dataString, registration, registrationsPerHour } = settings;
+  const { name, payloadLimit, dataString, registration, registrationsPerHour } = settings;
   const { fcmFallback, fcmNotification, bundleIds, webHosts, pruneAfterDays } = settings;
   return {
+    ...(name !== undefined && { name }),
     ...(payloadLimit !== undefined && { payloadLimit }),
     ...(dataString !== undefined && { dataString }),
     ...(registration !== undefined && { registrationClosed: registration === 'closed' }),

@@ -8,6 +8,7 @@ import {
   removeCredential,
   saveCredential,
 } from '@carillon/admin/credentials';
+import { withFcmWarning } from '@carillon/admin/fcm-use';
 import { PROVIDER_CHANNELS } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { Store } from '@carillon/store/store';
@@ -74,6 +75,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/credentials',
+      isPublic: true,
       role: 'viewer',
       account,
       input: z.object({ app: objectId }),
@@ -84,6 +86,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'put',
       path: '/apps/:app/credentials/:channel',
+      isPublic: true,
       role: 'admin',
       account,
       input: credentialFields,
@@ -94,12 +97,15 @@ export function credentialRoutes(
           return toBody(await saveKeyPair(store, sealingKeys, input));
         const provided = toProvidedFile(input);
         const verified = await inTurn(operator.id, () => verifyFile(provided));
-        return toBody(await saveCredential(store, sealingKeys, withEnvironment(input), verified));
+        const saved = await saveCredential(store, sealingKeys, withEnvironment(input), verified);
+        const isFcm = input.channel === 'fcm';
+        return toBody(isFcm ? await withFcmWarning(store, input.app, saved) : saved);
       },
     }),
     defineRoute({
       method: 'delete',
       path: '/apps/:app/credentials/:channel',
+      isPublic: true,
       role: 'admin',
       account,
       input: credentialFields.pick({ app: true, channel: true, environment: true }),
@@ -110,6 +116,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/credentials/:channel/test',
+      isPublic: true,
       role: 'operator',
       account,
       input: credentialFields

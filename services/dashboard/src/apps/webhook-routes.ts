@@ -62,6 +62,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/webhooks',
+      isPublic: true,
       role: 'viewer',
       account,
       input: ofApp,
@@ -76,6 +77,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofApp.extend({ url: address, events }),
@@ -83,12 +85,13 @@ export function webhookRoutes(
       auditFacts: ({ url, events }) => ({ host: url.host, events: events.join(', ') }),
       async handle({ input: { app, url, events } }) {
         const { webhook, secret } = await createWebhook(store, app, url, events);
-        return { id: webhook.id, secret };
+        return { id: webhook.id, webhook, secret };
       },
     }),
     defineRoute({
       method: 'patch',
       path: '/apps/:app/webhooks/:id',
+      isPublic: true,
       role: 'admin',
       account,
       input: editFields,
@@ -103,6 +106,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/rotate',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -123,6 +127,7 @@ function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' 
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/off',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -132,6 +137,7 @@ function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' 
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/on',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -141,6 +147,7 @@ function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' 
     defineRoute({
       method: 'delete',
       path: '/apps/:app/webhooks/:id',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -160,6 +167,7 @@ function eventRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/test',
+      isPublic: true,
       role: 'operator',
       account,
       input: ofWebhook,
@@ -173,6 +181,7 @@ function eventRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/replay',
+      isPublic: true,
       role: 'operator',
       account,
       input: replayFields,

@@ -1,7 +1,7 @@
 import { getDeviceDetails, listDevicePushes, requireDevice } from '@carillon/admin/device-details';
 import { listDevices } from '@carillon/admin/devices';
 import { countIdleDevices } from '@carillon/admin/idle-devices';
-import { toPage } from '@carillon/admin/page';
+import { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Reports } from '@carillon/reports/reports';
@@ -14,6 +14,7 @@ import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
 import { deviceToken } from '../inputs.ts';
 
 const ofApp = { app: objectId, ...pageFields };
+const ofTopic = z.object({ app: objectId, topic: z.string().regex(TOPIC_NAME) });
 const ofDevice = z.object({ token: deviceToken });
 
 /** Makes the routes that list and show devices and topics, and that disconnect and delete a device. */
@@ -39,6 +40,7 @@ function readRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/devices',
+      isPublic: true,
       role: 'viewer',
       input: z.object(ofApp),
       account: ({ app }) => accountOf.app(app),
@@ -71,6 +73,7 @@ function readRoutes(
     defineRoute({
       method: 'get',
       path: '/devices/:token/pushes',
+      isPublic: true,
       role: 'viewer',
       input: ofDevice.extend(pageFields),
       account: ({ token }) => accountOf.device(token),
@@ -79,30 +82,37 @@ function readRoutes(
   ];
 }
 
-function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: AccountOf) {
+function topicRoutes(
+  store: Pick<Store, 'apps' | 'topics' | 'subscriptions'>,
+  accountOf: AccountOf,
+) {
   return [
     defineRoute({
       method: 'get',
       path: '/apps/:app/topics',
+      isPublic: true,
       role: 'viewer',
       input: z.object(ofApp),
       account: ({ app }) => accountOf.app(app),
-      async handle({ input: { app, ...query } }) {
-        const found = await store.topics.listPage(app, query.cursor ?? '', query.limit);
-        return toPage(found, query, ({ name }) => name);
-      },
+      handle: ({ input: { app, ...query } }) => listTopics(store, app, query),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/topics/:topic',
+      isPublic: true,
+      role: 'viewer',
+      input: ofTopic,
+      account: ({ app }) => accountOf.app(app),
+      handle: ({ input: { app, topic } }) => getTopic(store, app, topic),
     }),
     defineRoute({
       method: 'get',
       path: '/apps/:app/topics/:topic/subscribers',
+      isPublic: true,
       role: 'viewer',
-      input: z.object({ ...ofApp, topic: z.string().regex(TOPIC_NAME) }),
+      input: ofTopic.extend(pageFields),
       account: ({ app }) => accountOf.app(app),
-      async handle({ input: { app, topic, ...query } }) {
-        const { cursor = '', limit } = query;
-        const found = await store.subscriptions.listPage(app, topic, cursor, limit);
-        return toPage(found, query, ({ token }) => token);
-      },
+      handle: ({ input: { app, topic, ...query } }) => listSubscribers(store, app, topic, query),
     }),
   ];
 }
