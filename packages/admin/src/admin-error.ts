@@ -32,6 +32,8 @@ export type AdminErrorCode =
   | 'CONCURRENT_CHANGE'
   /** The only owner that is left: without it the operators could not be managed. */
   | 'LAST_OWNER'
+  /** The devices to prune may have been seen too recently. */
+  | 'TOO_RECENT'
   | 'REDIS_UNREACHABLE'
   /** An app has one re-drive at a time. */
   | 'REDRIVE_RUNNING'

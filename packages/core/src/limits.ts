@@ -1,5 +1,10 @@
 /** Limits of the specification (section 8) and of this project. Times are in seconds unless the name ends in Ms. */
 export const LIMITS = {
+  /** Days after which an app may have devices deleted that were not seen. */
+  pruneDaysMin: 7,
+  pruneDaysMax: 3_650,
+  activeSecondsMin: 60,
+  activeSecondsMax: 3_650 * 86_400,
   tokensPerPush: 100_000,
   topicsPerPush: 100,
   payloadCharacters: 4_096,

@@ -194,6 +194,12 @@ export const METRICS = {
       'Pending batches of the ten apps that have most, those of paused apps included; a lower bound from 20000 of a ' +
       'channel on',
   },
+  carillon_idle_devices: {
+    type: 'gauge',
+    labels: [],
+    services: ['scheduler'],
+    help: 'Devices of all apps that were not seen for 90 days, up to 100000 of an app; counted once an hour, 0 before',
+  },
   carillon_unserved_queue_age_seconds: {
     type: 'gauge',
     labels: ['queue'],

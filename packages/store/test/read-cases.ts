@@ -18,6 +18,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   apps: {
     ...{ list: [ACCOUNT, '', 10], find: [APP], findByBundleIdOrHost: ['example.org'] },
     ...{ search: ['(a', [APP], 10], listIds: ['all', 10], findOwners: [[APP]] },
+    listPruning: ['', 10],
   },
   keys: { owner: ['digest'], owners: [['digest']], list: [APP] },
   credentials: {
@@ -41,6 +42,10 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ filterWithPhonesByFcm: [[APP], 10] },
     ...{ hasAppleByFcm: [APP], addWays: [APP, [{ token: 'device1', platform: 'android' }], true] },
     ...{ findByDeviceId: [APP, 'android', 'hash'] },
+  },
+  idleDevices: {
+    list: [APP, new Date(), { token: 'device1', lastActiveAt: new Date(0) }, 10],
+    count: [APP, new Date(), 10],
   },
   deviceOverviews: { find: [APP, 'device1'] },
   deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },

@@ -53,6 +53,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   'device pushes': 'TOKEN',
   'device delete': 'TOKEN',
   'device erase': 'TOKEN --now',
+  'device prune': '--app APP --not-seen-since 90d --dry-run',
   'topic list': '--app APP',
   'topic show': 'TOPIC --app APP',
   'push send': `--topic TOPIC --data '{"message":"Hello"}' --ttl 1h`,

@@ -81,6 +81,7 @@ const LONG_SIDE_BY_SIDE = [
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
 const FAULTS = [
   'test/faults/full-disk-of-a-server-loses-no-push.test.ts',
+  'test/faults/idle-devices-are-pruned.test.ts',
   'test/faults/invalid-job-is-refused.test.ts',
   'test/faults/job-that-runs-again-changes-nothing.test.ts',
   'test/faults/repeated-requests-end-an-overload.test.ts',

@@ -65,6 +65,7 @@ export const app: z.ZodType<AppView & { warning?: string }> = z.object({
   fcmNotification: flag,
   bundleIds: z.array(text),
   webHosts: z.array(text),
+  pruneAfterDays: count.nullable(),
   paused: flag,
   createdAt: isoTime,
   warning: text.exactOptional(),
