@@ -95,7 +95,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   schema: { readVersion: [], assertUsable: [], status: [] },
   knownWebhooks: {
     ...{ refresh: [], refreshIfStale: [], startRefreshing: [() => undefined], pushEntries: [APP] },
-    ...{ listSubscribed: [APP, 'device.deleted'], listReady: [], listTested: [] },
+    ...{ listSubscribed: [APP, 'device.deleted'], listReady: [], listRequested: [] },
   },
   webhooks: {
     ...{ list: [APP], find: ['webhook1'], findOf: [APP, 'webhook1'], findBoxKey: [] },

@@ -1,0 +1,58 @@
+import { isBatchId } from '@carillon/core/ids';
+import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
+import type { DeviceEvent, WebhookDocument, WebhookRequestDocument } from '@carillon/store/documents';
+import { buildEvents, type EventBody } from './events.ts';
+import type { StoredEntries } from './outbox.ts';
+import type { WebhookStore } from './webhook-store.ts';
+
+const ALL_EVENTS = new Set(WEBHOOK_EVENTS);
+
+/** A test event. */
+export interface TestEvent {
+  id: string;
+  type: 'test';
+  data: { app: string };
+}
+
+/** Builds the test event that was requested at a time. */
+export function buildTestEvent({ _id, app }: Pick<WebhookDocument, '_id' | 'app'>, at: Date): TestEvent {
+  return { id: `${_id}.test.${at.getTime()}`, type: 'test', data: { app } };
+}
+
+/**
+ * Builds the events of a request again, with the same ids, from what is stored now. Left out are events whose push or
+ * device is gone, and those of recipients that have another outcome since: it has an event of its own.
+ */
+export async function rebuildEvents(
+  { outbox }: Pick<WebhookStore, 'outbox'>,
+  webhook: Pick<WebhookDocument, '_id' | 'app'>,
+  { events: ids, types }: Pick<WebhookRequestDocument, 'events' | 'types'>,
+): Promise<(EventBody | TestEvent)[]> {
+  if (types.some(({ type }) => type === 'test'))
+    return ids.map((id) => buildTestEvent(webhook, new Date(Number(id.split('.')[2]))));
+  const reports = await outbox.readAgain(entriesOf(webhook._id, ids));
+  const built = reports.flatMap((report) => buildEvents(report, ALL_EVENTS).events);
+  const byId = new Map(built.map(({ body }) => [body.id, body]));
+  return ids.flatMap((id) => byId.get(id) ?? []);
+}
+
+/** Returns the documents that events are about, each with an entry as if nothing of it was reported. */
+function entriesOf(w: string, ids: readonly string[]): StoredEntries {
+  const entries: StoredEntries = { pushes: new Map(), batches: new Map(), devices: new Map() };
+  for (const id of ids) {
+    // As events.ts makes them: `<push>.finished`, `<push or batch>.<position>.<outcome>`, `<device>.<time>.<event>`.
+    const [document = '', middle, end] = id.split('.');
+    const isOfDevice = end !== undefined && Number.isNaN(Number(end));
+    if (!isOfDevice) {
+      entries[isBatchId(document) ? 'batches' : 'pushes'].set(document, { w, r: true, v: 0 });
+      continue;
+    }
+    const { events = [], times = [] } = entries.devices.get(document) ?? {};
+    const event = end as DeviceEvent;
+    entries.devices.set(document, {
+      ...{ w, v: 0, events: [...events, event] },
+      times: [...times, { event, at: new Date(Number(middle)) }],
+    });
+  }
+  return entries;
+}
