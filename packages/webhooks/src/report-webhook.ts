@@ -72,14 +72,15 @@ export async function reportToWebhook(
   const webhook = await store.webhooks.find(id);
   const result: WebhookResult = { webhook: id, requests: 0, events: 0, end: 'reported' };
   if (webhook === undefined || webhook.off !== undefined) return { ...result, end: 'off' };
-  const isWaiting = (webhook.retryAt?.getTime() ?? 0) > store.clock.now();
+  const isWaiting = () => (webhook.retryAt?.getTime() ?? 0) > store.clock.now();
   const { app, testAt, resend } = webhook;
-  const isHeldBack = isWaiting && testAt === undefined && resend === undefined;
+  const isHeldBack = isWaiting() && testAt === undefined && resend === undefined;
   if (isHeldBack || store.suspensions.has(app)) return { ...result, end: 'waiting' };
   const receiver = openReceiver(resources, webhook, { ...result, app });
   try {
     await sendRequested(resources, receiver);
-    if (receiver.result.end === 'reported') await sendDue(resources, receiver);
+    // A requested one that was accepted has ended the wait.
+    if (receiver.result.end === 'reported' && !isWaiting()) await sendDue(resources, receiver);
   } finally {
     await receiver.log.close();
   }
