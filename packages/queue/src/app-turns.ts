@@ -26,6 +26,10 @@ const COUNTS_TTL_SECONDS = 3_600;
 /** Factor of the priority in BullMQ's score of a prioritized job; the low 32 bits keep the order. */
 const SCORE_FACTOR = 0x100000000;
 
+/** Each turn has two priorities: an app's first job comes before the rest of the others' turn. */
+const toPriority = (turn: number, isFirst: boolean): number => 2 * turn - Number(isFirst);
+const toTurn = (priority: number): number => Math.ceil(priority / 2);
+
 /** The jobs of an app in one queue. */
 interface AppJobs {
   /** Number of the recipient after the app's last one, in the count of the queue's turns; a promise until Redis has told it. */
@@ -49,7 +53,7 @@ export interface Turn {
 
 /**
  * Creates the turns of the apps in a queue: each app with waiting jobs has the same share of the workers, however many jobs of
- * others wait. They are BullMQ's priorities. The first job of an app comes before the next job in the queue, and each
+ * others wait. They are BullMQ's priorities. The first job of an app comes in the turn of the next job in the queue, before its rest, and each
  * further one a larger number by its recipients (start-time fair queueing). Without a backlog no job has a priority.
  *
  * Each process counts the apps' recipients and adds its counts to those of the others in Redis. The counts mean something only
@@ -133,16 +137,15 @@ export function createAppTurns(
     }
     while (typeof one.end !== 'number') await one.end;
     const headStart = head * RECIPIENTS_PER_TURN;
-    // An app without waiting jobs comes before those that have had their share of this turn.
-    const hasWaiting = one.end > headStart || one.again > 0;
+    const isFirst = one.end <= headStart && one.again === 0;
     const start = Math.max(one.end, headStart);
-    const turn = Math.floor((start + one.again) / RECIPIENTS_PER_TURN) + (hasWaiting ? 1 : 0);
+    const turn = Math.floor((start + one.again) / RECIPIENTS_PER_TURN) + 1;
     if (isAgain) one.again += recipients;
     else {
       one.end = start + recipients;
       one.added += recipients;
     }
-    return Math.min(turn, PRIORITY_LIMIT);
+    return Math.min(toPriority(turn, isFirst), PRIORITY_LIMIT);
   };
 }
 
@@ -196,7 +199,8 @@ function createSharedCounts(redis: Redis, queue: QueueName) {
       const score = Array.isArray(first) ? first[1] : undefined;
       return {
         waiting: Number(waiting),
-        next: score === undefined ? undefined : Math.floor(Number(score) / SCORE_FACTOR) - 1,
+        next:
+          score === undefined ? undefined : toTurn(Math.floor(Number(score) / SCORE_FACTOR)) - 1,
         backlog: typeof backlog === 'string' ? backlog : undefined,
       };
     },

@@ -104,6 +104,20 @@ test('an app without waiting pushes does not wait for a turn of each of the othe
   expect(taken.indexOf('small-1')).toBeLessThan(65 + 30);
 });
 
+test('apps that come one after the other are served in this order, before a large one', async () => {
+  const api = startProcess();
+  for (let n = 0; n < 40; n += 1)
+    await api.deliver({ app: 'large', id: `large-${n}`, channel: 'apns', recipients: 50 });
+  for (let n = 0; n < 8; n += 1) {
+    await sleep(150);
+    await add(api, `new${n}`, 1);
+  }
+  const taken = await takeAll(48);
+  const newcomers = taken.filter((push) => push.startsWith('new'));
+  expect(newcomers).toEqual(Array.from({ length: 8 }, (_, n) => `new${n}-0`));
+  expect(taken.indexOf('new7-0')).toBeLessThan(20);
+});
+
 test('large apps share evenly, whoever was first, and with other processes too', async () => {
   const [one, two] = [startProcess(), startProcess()];
   await add(one, 'first', 1_500);
