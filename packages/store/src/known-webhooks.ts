@@ -10,7 +10,10 @@ const REFRESH_MS = 3_000;
 /** The webhooks of all apps that are on, as last read by this process. */
 export type KnownWebhooks = ReturnType<typeof createKnownWebhooks>;
 
-type KnownWebhook = Pick<WebhookDocument, '_id' | 'app' | 'events' | 'retryAt' | 'testAt' | 'resend'>;
+type KnownWebhook = Pick<
+  WebhookDocument,
+  '_id' | 'app' | 'events' | 'retryAt' | 'testAt' | 'resend'
+>;
 
 /**
  * Keeps the webhooks that are on in memory, so that no push needs a query for them: a process that refreshes sees a change

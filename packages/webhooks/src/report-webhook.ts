@@ -8,9 +8,9 @@ import type { AddressCircuits, AddressPermit, AddressState } from './address-cir
 import { DEADLINE_MS, type ReceiverResponse, type WebhookClient } from './client.ts';
 import { buildEvents, type EventBody, type PendingReport } from './events.ts';
 import type { ClaimedReport } from './outbox.ts';
-import { computeDelayMs, computeRequestSize, isAccepted, isGone, MAX_FAILING_MS } from './retry.ts';
 import { createRequestLog, type RequestLog } from './request-log.ts';
 import { buildTestEvent, rebuildEvents, type TestEvent } from './resend.ts';
+import { computeDelayMs, computeRequestSize, isAccepted, isGone, MAX_FAILING_MS } from './retry.ts';
 import { signWebhook } from './signature.ts';
 import type { WebhookStore } from './webhook-store.ts';
 import type { WebhookResponse } from './webhooks.ts';

@@ -1,6 +1,10 @@
 import { isBatchId } from '@carillon/core/ids';
 import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
-import type { DeviceEvent, WebhookDocument, WebhookRequestDocument } from '@carillon/store/documents';
+import type {
+  DeviceEvent,
+  WebhookDocument,
+  WebhookRequestDocument,
+} from '@carillon/store/documents';
 import { buildEvents, type EventBody } from './events.ts';
 import type { StoredEntries } from './outbox.ts';
 import type { WebhookStore } from './webhook-store.ts';
@@ -15,7 +19,10 @@ export interface TestEvent {
 }
 
 /** Builds the test event that was requested at a time. */
-export function buildTestEvent({ _id, app }: Pick<WebhookDocument, '_id' | 'app'>, at: Date): TestEvent {
+export function buildTestEvent(
+  { _id, app }: Pick<WebhookDocument, '_id' | 'app'>,
+  at: Date,
+): TestEvent {
   return { id: `${_id}.test.${at.getTime()}`, type: 'test', data: { app } };
 }
 
