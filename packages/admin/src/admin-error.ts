@@ -10,6 +10,7 @@ export type AdminErrorCode =
   | 'LINK_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
+  | 'TOKEN_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'
   | 'REQUEST_NOT_FOUND'
   /** The app has the maximum number of webhooks. */

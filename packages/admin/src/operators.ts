@@ -107,13 +107,29 @@ export async function revokeLink(
   throw new AdminError('LINK_NOT_FOUND', `There is no link ${id}, or it has been used.`);
 }
 
-/** Ends what an operator has without a further check: its sessions, the links it has made, and those for its password. */
+/**
+ * Ends what an operator has without a further check: its sessions, the links and tokens it has made, and the links for
+ * its password.
+ *
+ * @param keep digest of a session that stays valid
+ */
 export async function endAccess(
-  { sessions, invites }: Pick<Store, 'sessions' | 'invites'>,
+  { sessions, invites, operatorTokens }: Pick<Store, 'sessions' | 'invites' | 'operatorTokens'>,
   operator: string,
+  keep?: Buffer,
 ): Promise<void> {
   await invites.endAll(operator);
-  await sessions.endAll(operator);
+  await operatorTokens.endMadeBy(operator);
+  await sessions.endAll(operator, keep);
+}
+
+/** Ends the links and tokens that an operator has made. */
+export async function endGrants(
+  { invites, operatorTokens }: Pick<Store, 'invites' | 'operatorTokens'>,
+  operator: string,
+): Promise<void> {
+  await invites.endMadeBy(operator);
+  await operatorTokens.endMadeBy(operator);
 }
 
 /** Lists operators in order of id. */
@@ -127,13 +143,13 @@ export async function listOperators(
 
 /**
  * Changes role, accounts and access of an operator. Open sessions follow at once; those of a disabled operator end. The
- * links of an operator who may no longer make them end too.
+ * links and tokens of an operator who may no longer make them end too.
  *
  * @param operator id or name
  * @throws AdminError OPERATOR_NOT_FOUND, ACCOUNT_NOT_FOUND, LAST_OWNER
  */
 export async function changeOperator(
-  store: Pick<Store, 'operators' | 'sessions' | 'accounts' | 'invites'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'accounts' | 'invites' | 'operatorTokens'>,
   operator: string,
   change: OperatorChange,
 ): Promise<OperatorView> {
@@ -144,18 +160,18 @@ export async function changeOperator(
   if (changed === undefined) throw operatorNotFound(operator);
   await requireOwnerLeft(store, before);
   if (changed.disabledAt !== undefined) await endAccess(store, before._id);
-  else if (!managesOperators(changed)) await store.invites.endMadeBy(before._id);
+  else if (!managesOperators(changed)) await endGrants(store, before._id);
   return toOperatorView(changed);
 }
 
 /**
- * Removes an operator and ends its sessions and links.
+ * Removes an operator and ends its sessions, links and tokens.
  *
  * @param operator id or name
  * @throws AdminError OPERATOR_NOT_FOUND, LAST_OWNER
  */
 export async function removeOperator(
-  store: Pick<Store, 'operators' | 'sessions' | 'invites'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens'>,
   operator: string,
 ): Promise<{ id: string }> {
   const before = await requireOperator(store, operator);
@@ -193,7 +209,8 @@ async function createLink(
   return { id, link: `${base.replace(/\/+$/, '')}/setup#token=${token}` };
 }
 
-async function requireAccounts(
+/** @throws AdminError ACCOUNT_NOT_FOUND unless all accounts exist */
+export async function requireAccounts(
   store: Pick<Store, 'accounts'>,
   accounts: InviteDocument['accounts'],
 ): Promise<void> {

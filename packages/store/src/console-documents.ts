@@ -58,6 +58,22 @@ export interface InviteDocument {
   expiresAt: Date;
 }
 
+/** A token with which a program uses the console's routes. */
+export interface OperatorTokenDocument {
+  _id: string;
+  /** SHA-256 of the token's text. */
+  digest: Binary;
+  name: string;
+  role: OperatorRole;
+  accounts: OperatorAccounts;
+  /** The operator who has made the token, which ends with its access; absent for tokens of the command line. */
+  by?: string;
+  createdAt: Date;
+  expiresAt: Date;
+  /** Last use, written at most once a minute. */
+  lastUsedAt?: Date;
+}
+
 /** Facts of an audit entry: ids, names and settings, never secrets, payloads or tokens. */
 export type AuditFacts = Record<string, string | number | boolean>;
 

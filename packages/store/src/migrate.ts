@@ -226,6 +226,12 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
   ],
   invites: [{ key: { expiresAt: 1 }, expireAfterSeconds: 0 }],
+  operatorTokens: [
+    // Read by every request with a token.
+    { key: { digest: 1 }, unique: true },
+    { key: { by: 1 }, partialFilterExpression: { by: { $exists: true } } },
+    { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+  ],
   audit: [
     { key: { of: 1 }, partialFilterExpression: { of: { $exists: true } } },
     { key: { 'actor.id': 1, _id: -1 } },

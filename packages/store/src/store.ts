@@ -24,6 +24,7 @@ import { createInvites } from './invites.ts';
 import { createKeys } from './keys.ts';
 import { createKnownWebhooks, type KnownWebhooks } from './known-webhooks.ts';
 import { missingIndexes } from './migrate.ts';
+import { createOperatorTokens } from './operator-tokens.ts';
 import { createOperators } from './operators.ts';
 import { createPageCursors } from './page-cursors.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
@@ -185,6 +186,7 @@ function createConsoleCollections(db: Db, clock: Clock) {
     operators: createOperators(db, clock),
     sessions: createSessions(db),
     invites: createInvites(db),
+    operatorTokens: createOperatorTokens(db),
     audit: createAudit(db, clock),
   };
 }

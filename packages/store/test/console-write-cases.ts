@@ -42,6 +42,18 @@ const onInvite = (fields: object, call: Call) =>
     call,
   );
 
+const TOKEN = 'f'.repeat(24);
+const onToken = (call: Call) =>
+  on(
+    {
+      operatorTokens: {
+        ...{ _id: TOKEN, digest: new Binary(DIGEST), name: 'deploy', role: 'admin' },
+        ...{ accounts: 'all', by: OPERATOR, createdAt: NOW, expiresAt: LATER },
+      },
+    },
+    call,
+  );
+
 /** Functions that write the documents of the console. */
 export const CONSOLE_WRITE_CASES: Cases = {
   'operators.create': ({ operators }) =>
@@ -70,6 +82,11 @@ export const CONSOLE_WRITE_CASES: Cases = {
   'invites.endMadeBy': onInvite({ by: OPERATOR }, ({ invites }) => invites.endMadeBy(OPERATOR)),
   'invites.endAll': onInvite({ by: OPERATOR }, ({ invites }) => invites.endAll(OPERATOR)),
   'invites.removeSetUps': onInvite({}, ({ invites }) => invites.removeSetUps()),
+  'operatorTokens.create': ({ operatorTokens }) =>
+    operatorTokens.create(DIGEST, { name: 'deploy', role: 'admin', accounts: 'all' }, 86_400_000),
+  'operatorTokens.touch': onToken(({ operatorTokens }) => operatorTokens.touch(TOKEN)),
+  'operatorTokens.revoke': onToken(({ operatorTokens }) => operatorTokens.revoke(TOKEN)),
+  'operatorTokens.endMadeBy': onToken(({ operatorTokens }) => operatorTokens.endMadeBy(OPERATOR)),
   'audit.begin': ({ audit }) => audit.begin(entry),
   'audit.end': ({ audit }) => audit.end('d'.repeat(24), entry, 'done', {}),
 };

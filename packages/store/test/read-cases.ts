@@ -31,6 +31,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   },
   sessions: { find: [Buffer.alloc(32)] },
   invites: { find: [Buffer.alloc(32)], list: ['', 10] },
+  operatorTokens: { find: [Buffer.alloc(32)], list: ['', 10] },
   audit: { list: [{ accounts: 'all', limit: 10 }] },
   devices: {
     ...{ findRecipient: [APP, 'device1'], findRecipients: [APP, TOKENS] },

@@ -23,6 +23,7 @@ import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
 import { CONTENT_SECURITY_POLICY, serveConsole } from './http/server.ts';
 import { createSessionReader } from './http/session-reader.ts';
+import { createTokenReader } from './http/token-reader.ts';
 import { createLiveFigures } from './live/live-figures.ts';
 import { liveRoutes } from './live/routes.ts';
 import { auditRoutes } from './login/audit-routes.ts';
@@ -36,6 +37,7 @@ import { createPasswords } from './login/passwords.ts';
 import { loginRoutes } from './login/routes.ts';
 import { setUpRoutes } from './login/set-up.ts';
 import { createTextSigner } from './login/signed-text.ts';
+import { tokenRoutes } from './login/token-routes.ts';
 import { pushRoutes } from './pushes/routes.ts';
 import { boardRoutes } from './queues/board-routes.ts';
 import { BOARD_FILES, createBoard } from './queues/bull-board.ts';
@@ -87,6 +89,7 @@ export async function createConsole(
   ];
   const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
     ...{ log, metrics, sessions, audited, eventStreams, onResponse },
+    readToken: createTokenReader(store),
   });
   const board = createBoardPages({
     ...{ folder: BOARD_FILES, describeEntry: createBoard(env.CONSOLE_ENVIRONMENT).describeEntry },
@@ -144,6 +147,7 @@ function createApiRoutes(
   const figures = createLiveFigures(redis, store);
   return [
     ...operatorRoutes(store, address.url ?? ''),
+    ...tokenRoutes(store),
     ...auditRoutes(store),
     ...accountRoutes(store),
     ...appRoutes(store, pepper, sealingKeys),

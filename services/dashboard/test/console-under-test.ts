@@ -76,6 +76,51 @@ export interface ConsoleResponse {
   headers: Headers;
 }
 
+/** Sends a request with a JSON body. */
+async function send(
+  url: string,
+  { method, body, headers }: { method: string; body: unknown; headers: Record<string, string> },
+): Promise<ConsoleResponse> {
+  const response = await fetch(url, {
+    method,
+    redirect: 'manual',
+    headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const type = response.headers.get('content-type') ?? '';
+  // An event stream has no end.
+  if (type.startsWith('text/event-stream')) await response.body?.cancel();
+  const text = response.bodyUsed ? '' : await response.text();
+  const isJson = type.startsWith('application/json');
+  return {
+    ...{ status: response.status, headers: response.headers },
+    body: isJson ? JSON.parse(text) : text,
+  };
+}
+
+type Request = (method: string, path: string, body?: unknown) => Promise<ConsoleResponse>;
+
+/** A program that calls the routes of the admin API, named as in the console's own API, with an operator token. */
+export function createProgram(url: string, token: string) {
+  const request: Request = (method, path, body) =>
+    send(`${url}${path.replace(/^\/api\//, '/api/v1/')}`, {
+      ...{ method, body, headers: { authorization: `Bearer ${token}` } },
+    });
+  return {
+    request,
+    get: (path: string) => request('GET', path),
+    post: (path: string, body: unknown = {}) => request('POST', path, body),
+    ...byMethod(request),
+  };
+}
+
+function byMethod(request: Request) {
+  return {
+    put: (path: string, body: unknown = {}) => request('PUT', path, body),
+    delete: (path: string) => request('DELETE', path),
+  };
+}
+
 /** A browser that keeps cookies and the CSRF token, and sends the headers that browsers send. */
 export function createBrowser(url: string) {
   const cookies = new Map<string, string>();
@@ -87,31 +132,22 @@ export function createBrowser(url: string) {
     body?: unknown,
     headers: Record<string, string> = {},
   ): Promise<ConsoleResponse> {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      redirect: 'manual',
+    const response = await send(`${url}${path}`, {
+      ...{ method, body },
       headers: {
         cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; '),
         ...(method !== 'GET' && { origin: url }),
         ...(csrf !== undefined && method !== 'GET' && { 'x-csrf-token': csrf }),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     for (const cookie of response.headers.getSetCookie()) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
       if (value === '') cookies.delete(name);
       else cookies.set(name, value);
     }
-    const type = response.headers.get('content-type') ?? '';
-    // An event stream has no end.
-    if (type.startsWith('text/event-stream')) await response.body?.cancel();
-    const text = response.bodyUsed ? '' : await response.text();
-    const isJson = type.startsWith('application/json');
-    const parsed = isJson ? JSON.parse(text) : text;
-    if (typeof parsed.csrf === 'string') csrf = parsed.csrf;
-    return { status: response.status, body: parsed, headers: response.headers };
+    if (typeof response.body.csrf === 'string') csrf = response.body.csrf;
+    return response;
   }
 
   return {
@@ -121,8 +157,7 @@ export function createBrowser(url: string) {
       request('GET', path, undefined, headers),
     post: (path: string, body: unknown = {}, headers?: Record<string, string>) =>
       request('POST', path, body, headers),
-    put: (path: string, body: unknown = {}) => request('PUT', path, body),
-    delete: (path: string) => request('DELETE', path),
+    ...byMethod(request),
   };
 }
 

@@ -16,6 +16,7 @@ import { defineRoute, EventStream } from '../src/http/route.ts';
 import { createApiRouter } from '../src/http/routing.ts';
 import { REQUEST_TIMEOUTS, serveConsole } from '../src/http/server.ts';
 import { createSessionReader } from '../src/http/session-reader.ts';
+import { createTokenReader } from '../src/http/token-reader.ts';
 import { type ConsoleUnderTest, startConsole } from './console-under-test.ts';
 
 /** Streams that their features have open. */
@@ -45,7 +46,8 @@ beforeAll(async () => {
   });
   const sessions = createSessionReader(store, address);
   const audited = createAudited(store, log);
-  const needs = { log, metrics: createMetrics(), sessions, audited, eventStreams };
+  const readToken = createTokenReader(store);
+  const needs = { log, metrics: createMetrics(), sessions, readToken, audited, eventStreams };
   const login = {
     ...{ method: 'post' as const, path: '/login', session: 'optional' as const },
     ...{ input: z.object({}), handle: async () => ({}) },

@@ -19,6 +19,7 @@ export function accountRoutes(store: Pick<Store, 'accounts'>) {
     defineRoute({
       method: 'get',
       path: '/accounts',
+      isPublic: true,
       role: 'viewer',
       account: 'any',
       input: z.object(pageFields),
@@ -31,6 +32,7 @@ export function accountRoutes(store: Pick<Store, 'accounts'>) {
     defineRoute({
       method: 'post',
       path: '/accounts',
+      isPublic: true,
       role: 'admin',
       account: 'installation',
       input: z.object({ name: objectName, plan: z.enum(['trial', 'pro']).default('trial') }),
@@ -46,6 +48,7 @@ function changeAccountRoute(store: Pick<Store, 'accounts'>) {
   return defineRoute({
     method: 'put',
     path: '/accounts/:account',
+    isPublic: true,
     role: 'admin',
     account: 'installation',
     input: z.object({

@@ -62,6 +62,7 @@ export function appRoutes(
     defineRoute({
       method: 'post',
       path: '/apps',
+      isPublic: true,
       role: 'admin',
       account: async ({ account }) => (await store.accounts.find(account))?._id,
       input: z.object({ account: objectId, name: objectName }),
@@ -75,6 +76,7 @@ export function appRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app',
+      isPublic: true,
       role: 'viewer',
       account: createAccountOfApp(store),
       input: z.object({ app: objectId }),
@@ -83,6 +85,7 @@ export function appRoutes(
     defineRoute({
       method: 'put',
       path: '/apps/:app',
+      isPublic: true,
       role: 'admin',
       account: createAccountOfApp(store),
       input: settingsFields.extend({ app: objectId }),
@@ -104,6 +107,7 @@ function listRoute(store: Pick<Store, 'apps'>) {
   return defineRoute({
     method: 'get',
     path: '/apps',
+    isPublic: true,
     role: 'viewer',
     account: 'any',
     input: z.object({ ...pageFields, account: objectId.optional() }),

@@ -74,6 +74,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/credentials',
+      isPublic: true,
       role: 'viewer',
       account,
       input: z.object({ app: objectId }),
@@ -84,6 +85,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'put',
       path: '/apps/:app/credentials/:channel',
+      isPublic: true,
       role: 'admin',
       account,
       input: credentialFields,
@@ -100,6 +102,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'delete',
       path: '/apps/:app/credentials/:channel',
+      isPublic: true,
       role: 'admin',
       account,
       input: credentialFields.pick({ app: true, channel: true, environment: true }),
@@ -110,6 +113,7 @@ export function credentialRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/credentials/:channel/test',
+      isPublic: true,
       role: 'operator',
       account,
       input: credentialFields

@@ -16,6 +16,7 @@ export function keyRoutes(store: Pick<Store, 'apps' | 'keys'>, pepper: string) {
     defineRoute({
       method: 'get',
       path: '/apps/:app/keys',
+      isPublic: true,
       role: 'viewer',
       account,
       input: z.object({ app: objectId }),
@@ -24,6 +25,7 @@ export function keyRoutes(store: Pick<Store, 'apps' | 'keys'>, pepper: string) {
     defineRoute({
       method: 'post',
       path: '/apps/:app/keys',
+      isPublic: true,
       role: 'admin',
       account,
       input: z.object({ app: objectId }),
@@ -36,6 +38,7 @@ export function keyRoutes(store: Pick<Store, 'apps' | 'keys'>, pepper: string) {
     defineRoute({
       method: 'delete',
       path: '/apps/:app/keys/:id',
+      isPublic: true,
       role: 'admin',
       account,
       input: z.object({ app: objectId, id: objectId }),

@@ -64,6 +64,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/webhooks',
+      isPublic: true,
       role: 'viewer',
       account,
       input: ofApp,
@@ -78,6 +79,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofApp.extend({ url: address, events }),
@@ -91,6 +93,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'patch',
       path: '/apps/:app/webhooks/:id',
+      isPublic: true,
       role: 'admin',
       account,
       input: editFields,
@@ -105,6 +108,7 @@ export function webhookRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/rotate',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -126,6 +130,7 @@ function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' 
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/off',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -135,6 +140,7 @@ function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' 
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/on',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -144,6 +150,7 @@ function stateRoutes(store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' 
     defineRoute({
       method: 'delete',
       path: '/apps/:app/webhooks/:id',
+      isPublic: true,
       role: 'admin',
       account,
       input: ofWebhook,
@@ -163,6 +170,7 @@ function eventRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/test',
+      isPublic: true,
       role: 'operator',
       account,
       input: ofWebhook,
@@ -176,6 +184,7 @@ function eventRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/replay',
+      isPublic: true,
       role: 'operator',
       account,
       input: replayFields,

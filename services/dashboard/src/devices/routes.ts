@@ -38,6 +38,7 @@ function readRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/devices',
+      isPublic: true,
       role: 'viewer',
       input: z.object(ofApp),
       account: ({ app }) => accountOf.app(app),
@@ -75,6 +76,7 @@ function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: 
     defineRoute({
       method: 'get',
       path: '/apps/:app/topics',
+      isPublic: true,
       role: 'viewer',
       input: z.object(ofApp),
       account: ({ app }) => accountOf.app(app),
@@ -86,6 +88,7 @@ function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: 
     defineRoute({
       method: 'get',
       path: '/apps/:app/topics/:topic/subscribers',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ ...ofApp, topic: z.string().regex(TOPIC_NAME) }),
       account: ({ app }) => accountOf.app(app),

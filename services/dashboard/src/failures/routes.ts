@@ -40,6 +40,7 @@ export function failureRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/failures',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ app: objectId, ...failureFilter, ...pageFields }),
       account: ({ app }) => accountOf.app(app),
@@ -48,6 +49,7 @@ export function failureRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/redrives',
+      isPublic: true,
       role: 'operator',
       input: redriveRequest,
       account: ({ app }) => accountOf.app(app),
@@ -68,6 +70,7 @@ export function failureRoutes(
     defineRoute({
       method: 'get',
       path: '/redrives/:redrive',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ redrive: objectId }),
       account: ({ redrive }) => accountOf.redrive(redrive),

@@ -9,7 +9,7 @@ export function hasRole(role: Role, least: Role): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(least);
 }
 
-/** The operator of a valid session; `accounts` are the ids that it may see. */
+/** The operator of a valid session, or an operator token; `accounts` are the ids that it may see. */
 export interface SessionOperator {
   id: string;
   name: string;
@@ -37,7 +37,7 @@ interface AccountOfInput<Input> {
 
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
-/** A route of the JSON API. The router checks session, CSRF, role and account, and parses the input, before `handle`. */
+/** A route of the JSON API. The router checks session or token, CSRF, role and account, and parses the input, before `handle`. */
 export interface ConsoleRoute<
   Input = unknown,
   Output = unknown,
@@ -61,6 +61,8 @@ export interface ConsoleRoute<
   audit?: string;
   /** Returns facts for the audit entry besides the ids in the path: never secrets, payloads or tokens. */
   auditFacts?(input: Input): Record<string, string | number | boolean>;
+  /** The route is part of the admin API: it is also under /api/v1, for operator tokens. It has a JSON response. */
+  isPublic?: true;
   /** Largest body in bytes; 256 KB by default. */
   bodyLimit?: number;
   /** Returns the JSON body, or an `EventStream`. Throws a `ConsoleError` for an expected failure. */

@@ -18,6 +18,7 @@ import {
   hasRole,
   mayUseAccount,
   notFound,
+  type SessionOperator,
 } from './route.ts';
 import {
   type OpenSession,
@@ -25,8 +26,11 @@ import {
   requireCsrfToken,
   type SessionReader,
 } from './session-reader.ts';
+import type { ReadToken } from './token-reader.ts';
 
-const SAFE_METHODS = ['get'];
+const SAFE_METHODS = ['GET', 'HEAD'];
+/** Path of the admin API under that of the console's. */
+const V1 = '/v1';
 /** Maximum body of a route that works without a session, in bytes. A name and two passwords fit. */
 const OPEN_BODY_BYTES = 2_048;
 
@@ -41,7 +45,13 @@ interface RequestFacts {
 
 type Handler = (request: Request, response: Response, facts: RequestFacts) => Promise<void>;
 
-/** Creates the router of the JSON API: session, CSRF, role and account of every route are checked here and nowhere else. */
+/** Finds the operator that a request proves to be of, and checks that the operator intends it. */
+type Authenticate = (request: Request) => Promise<SessionOperator>;
+
+/**
+ * Creates the router of the JSON API: session or token, CSRF, role and account of every route are checked here and
+ * nowhere else. Under `/v1` it has the public routes again, which only operator tokens open.
+ */
 export function createApiRouter(
   openRoutes: readonly OpenRoute[],
   routes: readonly ConsoleRoute[],
@@ -50,6 +60,7 @@ export function createApiRouter(
     metrics,
     audited,
     sessions,
+    readToken,
     eventStreams,
     onResponse,
   }: {
@@ -57,6 +68,7 @@ export function createApiRouter(
     metrics: Pick<Metrics, 'createHistogram'>;
     audited: Audited;
     sessions: SessionReader;
+    readToken: ReadToken;
     eventStreams: EventStreams;
     /** Called after every response. */
     onResponse?: (() => void) | undefined;
@@ -66,13 +78,16 @@ export function createApiRouter(
   const run = createRunner(log, metrics, onResponse);
   // Colleagues share an address, and each has a session.
   const readBody = createBodyReader({ hasAddressLimits: false });
+  const shared = { audited, eventStreams, readBody };
   for (const route of openRoutes)
     router[route.method](route.path, run(handleOpen(route, sessions, readBody)));
-  for (const route of routes)
-    router[route.method](
-      route.path,
-      run(handleRoute(route, { sessions, audited, eventStreams, readBody })),
-    );
+  const bySession = authenticateBySession(sessions);
+  const byToken = authenticateByToken(readToken);
+  for (const route of routes) {
+    const { method, path, isPublic } = route;
+    router[method](path, run(handleRoute(route, bySession, shared)));
+    if (isPublic) router[method](`${V1}${path}`, run(handleRoute(route, byToken, shared)));
+  }
   router.use(
     run(async () => {
       throw notFound();
@@ -81,34 +96,47 @@ export function createApiRouter(
   return router;
 }
 
-function handleRoute(
-  route: ConsoleRoute,
-  {
-    sessions,
-    audited,
-    eventStreams,
-    readBody,
-  }: {
-    sessions: SessionReader;
-    audited: Audited;
-    eventStreams: EventStreams;
-    readBody: ReadBody<Request>;
-  },
-): Handler {
-  return async (request, response, facts) => {
+function authenticateBySession(sessions: SessionReader): Authenticate {
+  return async (request) => {
     const session = await requireSession(request, sessions);
-    const { operator } = session;
-    facts.operator = operator.id;
-    if (!SAFE_METHODS.includes(route.method)) {
+    if (!SAFE_METHODS.includes(request.method)) {
       sessions.requireOwnOrigin(readHeaders(request));
       requireCsrfToken(session, request.get('x-csrf-token'));
     }
-    requireRole(route, session);
+    return session.operator;
+  };
+}
+
+/** A browser adds no token by itself, so that no other site can cause the request. */
+function authenticateByToken(readToken: ReadToken): Authenticate {
+  return async (request) => {
+    const operator = await readToken(request.headers.authorization);
+    if (operator !== undefined) return operator;
+    throw new ConsoleError(
+      'UNAUTHENTICATED',
+      'The header "Authorization" must be "Bearer", a space and an operator token that has not ended.',
+    );
+  };
+}
+
+function handleRoute(
+  route: ConsoleRoute,
+  authenticate: Authenticate,
+  {
+    audited,
+    eventStreams,
+    readBody,
+  }: { audited: Audited; eventStreams: EventStreams; readBody: ReadBody<Request> },
+): Handler {
+  return async (request, response, facts) => {
+    const operator = await authenticate(request);
+    facts.operator = operator.id;
+    requireRole(route, operator);
     const { fields, bodyText } = await readInput(request, {
       ...{ readBody, operator: operator.id, bodyLimit: route.bodyLimit },
     });
     const input = route.input.parse(fields);
-    const account = await findAccount(route, session, input);
+    const account = await findAccount(route, operator, input);
     const { requestId } = facts;
     const handle = () => route.handle({ input, bodyText, operator, requestId });
     const { audit } = route;
@@ -117,21 +145,19 @@ function handleRoute(
       audit === undefined
         ? await handle()
         : await audited(
-            buildEntry(request, { ...route, audit }, session, about),
+            buildEntry(request, { ...route, audit }, operator, about),
             handle,
             resultFacts,
           );
     if (!(result instanceof EventStream)) return sendJson(response, 200, result ?? {});
     // A change of the operator's rights ends the stream as well.
-    const isValid = async () => {
-      const now = await readSession(request, sessions);
-      return JSON.stringify(now?.operator) === JSON.stringify(operator);
-    };
+    const isValid = async () =>
+      JSON.stringify(await authenticate(request)) === JSON.stringify(operator);
     await eventStreams.send(request, response, result, isValid);
   };
 }
 
-function requireRole(route: ConsoleRoute, { operator }: OpenSession): void {
+function requireRole(route: ConsoleRoute, operator: SessionOperator): void {
   if (!hasRole(operator.role, route.role)) {
     throw new ConsoleError('FORBIDDEN', `This needs the role ${route.role}.`);
   }
@@ -143,7 +169,7 @@ function requireRole(route: ConsoleRoute, { operator }: OpenSession): void {
 /** Returns the account of the route's object, which the operator may use; undefined for routes of no single account. */
 async function findAccount(
   route: ConsoleRoute,
-  { operator }: OpenSession,
+  operator: SessionOperator,
   input: unknown,
 ): Promise<string | undefined> {
   if (typeof route.account === 'string') return undefined;
@@ -156,7 +182,7 @@ async function findAccount(
 function buildEntry(
   request: Request,
   route: ConsoleRoute & { audit: string },
-  { operator: { id, name } }: OpenSession,
+  { id, name }: SessionOperator,
   { input, account, requestId }: { input: unknown; account: string | undefined; requestId: string },
 ): AuditEntry {
   return {

@@ -1,4 +1,4 @@
-import { endAccess } from '@carillon/admin/operators';
+import { endAccess, endGrants } from '@carillon/admin/operators';
 import type { Logger } from '@carillon/runtime/logger';
 import type { OperatorDocument } from '@carillon/store/console-documents';
 import { managesOperators } from '@carillon/store/operators';
@@ -46,7 +46,7 @@ export function openIdRoutes({
   beginSession,
   audited,
 }: {
-  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'clock'>;
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens' | 'clock'>;
   log: Pick<Logger, 'warn'>;
   openId: OpenId;
   address: ConsoleAddress;
@@ -118,9 +118,9 @@ function readPending(
   return pending;
 }
 
-/** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions and links end. */
+/** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions, links and tokens end. */
 async function findOrCreate(
-  store: Pick<Store, 'operators' | 'sessions' | 'invites'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens'>,
   { openId, names, role, accounts }: Identity,
 ): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
   const { operators } = store;
@@ -132,7 +132,7 @@ async function findOrCreate(
   const updated = await operators.updateByOpenId(openId, role, accounts);
   if (updated?.disabledAt !== undefined) throw new Error('the operator is disabled');
   if (updated !== undefined) {
-    if (!managesOperators(updated)) await store.invites.endMadeBy(updated._id);
+    if (!managesOperators(updated)) await endGrants(store, updated._id);
     return updated;
   }
   for (const name of names) {

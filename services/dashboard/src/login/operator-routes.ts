@@ -11,10 +11,9 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId, pageFields, toPageQuery } from '../http/inputs.ts';
 import { ConsoleError, defineRoute, ROLES } from '../http/route.ts';
+import { describeAccounts, operatorAccounts } from './operator-accounts.ts';
 
-const MAX_ACCOUNTS = 200;
 const role = z.enum(ROLES);
-const accounts = z.union([z.literal('all'), z.array(objectId).max(MAX_ACCOUNTS)]);
 
 const common = { role: 'owner', account: 'installation' } as const;
 
@@ -24,7 +23,7 @@ const common = { role: 'owner', account: 'installation' } as const;
  * @param baseUrl address of the console in CONSOLE_URL; empty: links are paths, which the page completes
  */
 export function operatorRoutes(
-  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens' | 'accounts'>,
   baseUrl: string,
 ) {
   return [
@@ -39,7 +38,7 @@ export function operatorRoutes(
       ...common,
       method: 'post',
       path: '/operators/invite',
-      input: z.object({ role, accounts }),
+      input: z.object({ role, accounts: operatorAccounts }),
       audit: 'operator.invite',
       auditFacts: (input) => ({ role: input.role, accounts: describeAccounts(input.accounts) }),
       handle: ({ input, operator }) =>
@@ -61,7 +60,7 @@ export function operatorRoutes(
       input: z.object({
         id: objectId,
         role: role.optional(),
-        accounts: accounts.optional(),
+        accounts: operatorAccounts.optional(),
         disabled: z.boolean().optional(),
       }),
       audit: 'operator.change',
@@ -110,8 +109,4 @@ function linkRoutes(store: Pick<Store, 'invites'>) {
       handle: ({ input }) => revokeLink(store, input.id),
     }),
   ];
-}
-
-function describeAccounts(given: z.infer<typeof accounts>): string {
-  return given === 'all' ? given : given.join(',');
 }

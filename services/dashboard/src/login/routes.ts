@@ -1,3 +1,4 @@
+import { endAccess } from '@carillon/admin/operators';
 import type { Logger } from '@carillon/runtime/logger';
 import type { OperatorDocument } from '@carillon/store/console-documents';
 import { toNameKey } from '@carillon/store/operators';
@@ -34,7 +35,7 @@ export function loginRoutes({
   openIdLabel,
   ...checks
 }: {
-  store: Pick<Store, 'operators' | 'sessions' | 'invites'>;
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens'>;
   log: Pick<Logger, 'warn'>;
   sessions: SessionReader;
   beginSession: BeginSession;
@@ -98,7 +99,7 @@ export function loginRoutes({
 }
 
 function changePasswordRoute(
-  store: Pick<Store, 'operators' | 'sessions' | 'invites'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens'>,
   audited: Audited,
   passwords: Passwords,
   checkPassword: ReturnType<typeof createPasswordCheck>,
@@ -125,8 +126,7 @@ function changePasswordRoute(
         if ((await store.operators.setPassword(id, passwordHash, hash)) === undefined) {
           throw new ConsoleError('CONFLICT', 'The password has been changed meanwhile.');
         }
-        await store.invites.endAll(id);
-        await store.sessions.endAll(id, session.digest);
+        await endAccess(store, id, session.digest);
       });
       return {};
     },

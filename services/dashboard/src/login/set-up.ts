@@ -20,7 +20,7 @@ const redemption = z.object({
   password: newPassword,
 });
 
-type SetUpStore = Pick<Store, 'operators' | 'sessions' | 'invites'>;
+type SetUpStore = Pick<Store, 'operators' | 'sessions' | 'invites' | 'operatorTokens'>;
 type Redemption = z.infer<typeof redemption>;
 
 /** A link that works, with what its holder has chosen. */

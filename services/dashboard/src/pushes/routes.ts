@@ -64,6 +64,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/apps/:app/pushes',
+      isPublic: true,
       role: 'viewer',
       input: z.object({
         app: objectId,
@@ -82,6 +83,7 @@ function readRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/pushes/:push',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),

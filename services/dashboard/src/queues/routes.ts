@@ -48,6 +48,7 @@ export function queueRoutes(redis: Redis, figures: LiveFigures) {
     defineRoute({
       method: 'get',
       path: '/queues',
+      isPublic: true,
       role: 'viewer',
       account: 'installation',
       input: z.object({}),
