@@ -9,6 +9,8 @@ import { buildEvents, type EventBody } from './events.ts';
 import type { StoredEntries } from './outbox.ts';
 import type { WebhookStore } from './webhook-store.ts';
 
+/** Id of an event with a number: a push's end has none. */
+const ID = /^(.+)\.(\d+)\.(\w+)$/;
 const ALL_EVENTS = new Set(WEBHOOK_EVENTS);
 
 /** A test event. */
@@ -36,7 +38,9 @@ export async function rebuildEvents(
   { events: ids, types }: Pick<WebhookRequestDocument, 'events' | 'types'>,
 ): Promise<(EventBody | TestEvent)[]> {
   if (types.some(({ type }) => type === 'test'))
-    return ids.map((id) => buildTestEvent(webhook, new Date(Number(id.split('.')[2]))));
+    return ids.map((id) =>
+      buildTestEvent(webhook, new Date(Number(id.slice(id.lastIndexOf('.') + 1)))),
+    );
   const reports = await outbox.readAgain(entriesOf(webhook._id, ids));
   const built = reports.flatMap((report) => buildEvents(report, ALL_EVENTS).events);
   const byId = new Map(built.map(({ body }) => [body.id, body]));
@@ -48,9 +52,8 @@ function entriesOf(w: string, ids: readonly string[]): StoredEntries {
   const entries: StoredEntries = { pushes: new Map(), batches: new Map(), devices: new Map() };
   for (const id of ids) {
     // As events.ts makes them: `<push>.finished`, `<push or batch>.<position>.<outcome>`, `<device>.<time>.<event>`.
-    const [document = '', middle, end] = id.split('.');
-    const isOfDevice = end !== undefined && Number.isNaN(Number(end));
-    if (!isOfDevice) {
+    const [, document = id.slice(0, id.lastIndexOf('.')), middle, end] = ID.exec(id) ?? [];
+    if (end === undefined || /\d/.test(end)) {
       entries[isBatchId(document) ? 'batches' : 'pushes'].set(document, { w, r: true, v: 0 });
       continue;
     }

@@ -208,6 +208,7 @@ function requestRoutes(
     defineRoute({
       method: 'get',
       path: '/apps/:app/webhooks/:id/requests',
+      isPublic: true,
       role: 'viewer',
       account,
       input: ofWebhook,
@@ -225,6 +226,7 @@ function requestRoutes(
     defineRoute({
       method: 'post',
       path: '/apps/:app/webhooks/:id/requests/:request/resend',
+      isPublic: true,
       role: 'operator',
       account,
       input: ofWebhook.extend({ request: objectId }),
