@@ -14,7 +14,9 @@ import {
 
 type Browsers = Record<Role, Browser>;
 
-/** In the payload of a push. */
+/** A request to a webhook. */
+const REQUEST = 'd'.repeat(24);
+/** In the payload of a push, and in the answer of a webhook's receiver. */
 const CANARY = 'payload-canary';
 const WEBHOOK = { url: 'https://receiver.example/hook', events: ['push.finished'] };
 
@@ -48,6 +50,13 @@ beforeAll(async () => {
   ids = { ...ids, token, push: sent.body.id, topic: 'news', redrive: redrive.body.id };
   ids = { ...ids, queueName: 'send', jobId: `send-${sent.body.id}-0` };
   ids = { ...ids, queueStatus: 'failed', schedulerId: 'reconcile' };
+  ids = { ...ids, request: REQUEST };
+  await store.webhookRequests.record(webhook.body.id, [
+    {
+      ...{ _id: REQUEST, webhook: webhook.body.id, at: new Date(), status: 200, milliseconds: 1 },
+      ...{ bytes: 2, events: [`${webhook.body.id}.test.1`], types: [], answer: CANARY },
+    },
+  ]);
   browsers = await inviteAll(owner, 'all');
   foreigners = await inviteAll(owner, [other]);
 });
@@ -80,7 +89,7 @@ function call(browser: Browser, route: ConsoleRoute, of = ids) {
 async function readAll() {
   const names = [
     ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
-    ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks'],
+    ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks', 'webhook_requests'],
   ];
   const collections = names.map((name) => started.db.collection(name));
   return Promise.all(collections.map((each) => each.find().sort({ _id: 1 }).toArray()));
@@ -94,6 +103,15 @@ describe('every route', () => {
     expect(routes.map((route) => pathOf(route)).filter((path) => path.includes('missing'))).toEqual(
       [],
     );
+  });
+
+  test('of the answers of receivers shows them to operators', async () => {
+    const path = `/api/apps/${ids.app}/webhooks/${ids.id}/requests`;
+    for (const role of ROLES) {
+      const { body } = await browsers[role].get(path);
+      expect(body.items).toMatchObject([{ id: REQUEST, status: 200, milliseconds: 1 }]);
+      expect([role, body.items[0].answer]).toEqual([role, role === 'viewer' ? undefined : CANARY]);
+    }
   });
 
   test('of the audit log only reads it', () => {
