@@ -283,6 +283,7 @@ describe('with providers,', () => {
 
 describe('webhooks:', () => {
   const SECRET_PATH = 'path-with-a-secret';
+  const MARKUP = '<img src=x onerror="globalThis.markupRan=1">';
   const SERVICES = ['dashboard', 'delivery-worker', 'scheduler', 'api'];
 
   interface View {
@@ -290,6 +291,13 @@ describe('webhooks:', () => {
     state: string;
     events: string[];
     reason?: string;
+  }
+
+  interface Sent {
+    id: string;
+    at: string;
+    status?: number;
+    resendOf?: string;
   }
 
   let receiver: Receiver;
@@ -391,6 +399,46 @@ describe('webhooks:', () => {
     expect([isTested(), receiver.forged]).toEqual([true, 0]);
   });
 
+  test('requests are listed, their answers as text, and sent again, as the command line does too', async () => {
+    receiver.respondWith((_request, response) => response.writeHead(202).end(MARKUP));
+    await sendTestEvent('Accepted (202)');
+    const ofWebhook = [(await listInTerminal())[0]?.id ?? '', '--app', stack.dev.app];
+    const listRequests = () =>
+      runCarillonJson<Sent[]>(stack.home, 'webhook', 'deliveries', ...ofWebhook);
+    const { id, at } = await until(async () => {
+      const [last] = await listRequests();
+      return last?.status === 202 && last;
+    });
+    await click(page, `Requests to 127.0.0.1:${receiver.port}`);
+    await click(page, `Answer to the request of ${at}`);
+    await waitForText(page, MARKUP);
+    expect(await page.evaluate('globalThis.markupRan')).toBeUndefined();
+    expect(await findViolations(page)).toEqual([]);
+
+    const sent = [...receiver.requests].slice(-1);
+    receiver.requests.length = 0;
+    await click(page, `Resend the request of ${at}`);
+    await waitForText(page, '1 test, sent again');
+    expect([receiver.requests, receiver.forged]).toEqual([sent, 0]);
+    const resent = await runCarillonJson<object>(
+      ...([
+        stack.home,
+        'webhook',
+        'resend',
+        ofWebhook[0] ?? '',
+        id,
+        ...ofWebhook.slice(1),
+      ] as const),
+    );
+    expect(resent).toMatchObject({ request: id });
+    await until(async () => {
+      const [last, before] = await listRequests();
+      return last?.resendOf === id && before?.resendOf === id;
+    });
+    expect(receiver.requests).toEqual([...sent, ...sent]);
+    receiver.respondWith(status(200));
+  });
+
   test('a replay reports a push that is older than the webhook', async () => {
     const listReported = () =>
       listEvents().flatMap(({ type, data }) => (data.push === push ? [type] : []));
@@ -437,7 +485,7 @@ describe('webhooks:', () => {
     for (const service of SERVICES) {
       const log = stack.readLog(service);
       expect(log).not.toBe('');
-      for (const text of [SECRET_PATH, ...secrets]) expect(log).not.toContain(text);
+      for (const text of [SECRET_PATH, MARKUP, ...secrets]) expect(log).not.toContain(text);
     }
   });
 });
