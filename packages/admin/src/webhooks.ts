@@ -1,5 +1,5 @@
 import { WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
-import type { WebhookDocument, WebhookRequestDocument } from '@carillon/store/documents';
+import type { WebhookDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import {
   addWebhook,
@@ -10,6 +10,7 @@ import {
   rotateWebhookSecret,
   type WebhookView,
 } from '@carillon/webhooks/manage-webhooks';
+import type { WebhookRequestDocument } from '@carillon/webhooks/requests';
 import { rebuildEvents } from '@carillon/webhooks/resend';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { AdminError } from './admin-error.ts';

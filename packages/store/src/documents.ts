@@ -338,32 +338,6 @@ export interface WebhookDocument {
   dropped?: number;
 }
 
-/** A request to a webhook, and its response. */
-export interface WebhookRequestDocument {
-  /** Ids sort by time. */
-  _id: string;
-  webhook: string;
-  /** When it was sent; the record is removed some days later. */
-  at: Date;
-  /** The response's status, or the reason why there was none. */
-  status?: number;
-  error?: string;
-  /** Until the response's headers. */
-  milliseconds: number;
-  /** Ids of its events, from which they are built again: the events themselves are not kept. */
-  events: string[];
-  /** Number of its events by type. */
-  types: { type: string; count: number }[];
-  /** Size of its body. */
-  bytes: number;
-  /** How often the most tried of its events were sent before, and this time; absent for a test event and a resend. */
-  attempt?: number;
-  /** The request that it repeats. */
-  resendOf?: string;
-  /** Readable start of the response's body; absent if the body was empty or late. */
-  answer?: string;
-}
-
 /** Progress of a push's fan-out. */
 export interface FanOutProgress {
   at?: Date;

@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb';
-import { KEPT_REQUESTS } from '../../webhooks/src/requests.ts';
-import type { NotifyEntry, WebhookDocument, WebhookRequestDocument } from '../src/documents.ts';
+import { KEPT_REQUESTS, type WebhookRequestDocument } from '../../webhooks/src/requests.ts';
+import type { NotifyEntry, WebhookDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
 import {
   APP,

@@ -1,12 +1,12 @@
 import { StringDecoder } from 'node:string_decoder';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { newRequestId } from '@carillon/core/ids';
-import type { WebhookRequestDocument } from '@carillon/store/documents';
+import type { WebhookRequestDocument } from './requests.ts';
 import type { WebhookStore } from './webhook-store.ts';
 import type { WebhookResponse } from './webhooks.ts';
 
 /** Bytes of a response's body that are kept. */
-export const ANSWER_BYTES = 1_024;
+const ANSWER_BYTES = 1_024;
 /** Requests that are recorded at once, so that a run keeps little in memory. */
 const MAX_BUFFERED = 20;
 /** Interval of the records of a run that sends many requests. */

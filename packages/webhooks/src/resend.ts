@@ -1,12 +1,9 @@
 import { isBatchId } from '@carillon/core/ids';
 import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
-import type {
-  DeviceEvent,
-  WebhookDocument,
-  WebhookRequestDocument,
-} from '@carillon/store/documents';
+import type { DeviceEvent, WebhookDocument } from '@carillon/store/documents';
 import { buildEvents, type EventBody } from './events.ts';
 import type { StoredEntries } from './outbox.ts';
+import type { WebhookRequestDocument } from './requests.ts';
 import type { WebhookStore } from './webhook-store.ts';
 
 /** Id of an event with a number: a push's end has none. */

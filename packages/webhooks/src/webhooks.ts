@@ -1,14 +1,11 @@
 import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import { type Clock, fromNow } from '@carillon/store/clock';
-import type {
-  DeviceDocument,
-  WebhookDocument,
-  WebhookRequestDocument,
-} from '@carillon/store/documents';
+import type { DeviceDocument, WebhookDocument } from '@carillon/store/documents';
 import { isDuplicateKey } from '@carillon/store/mongo-errors';
 import { NOTIFY_INDEX } from '@carillon/store/notify-mark';
 import type { Collection, Db, Filter } from 'mongodb';
+import type { WebhookRequestDocument } from './requests.ts';
 
 /** Maximum devices that one statement changes when a webhook is removed. */
 const DEVICES_PER_STEP = 1_000;

@@ -1,9 +1,8 @@
 import { failureCode } from '@carillon/core/outcomes';
 import type { WebhookEvent } from '@carillon/core/webhooks';
-import type { WebhookRequestDocument } from '@carillon/store/documents';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { deliver, type StoreUnderTest, startStore } from '../../store/test/store-under-test.ts';
-import { KEPT_REQUESTS } from '../src/requests.ts';
+import { KEPT_REQUESTS, type WebhookRequestDocument } from '../src/requests.ts';
 import { type Responder, status } from './receiver.ts';
 import {
   APP,

@@ -37,7 +37,7 @@ export async function openConsole() {
       const { app } = tenant;
       const { status, json } = await tenant.api('POST', '/webhooks', { url: RECEIVER });
       if (status !== 200) throw new Error(`adding a webhook: ${status}`);
-      await recordRequest(fixture, String(json.id));
+      await recordRequest(fixture, String((json.webhook as { id: string }).id));
       return { tenant, ids: { app, push, token: device.token, topic: TOPIC } };
     },
     async close(): Promise<void> {
