@@ -4,7 +4,12 @@ import { basename, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Redis } from '../../packages/presence/src/redis.ts';
 import { status } from '../../packages/webhooks/test/receiver.ts';
-import { createBrowser, tokenOf } from '../../services/dashboard/test/console-under-test.ts';
+import {
+  type Browser,
+  createBrowser,
+  createProgram,
+  tokenOf,
+} from '../../services/dashboard/test/console-under-test.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { addReceiver, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
 import { runCarillonJson } from '../support/carillon.ts';
@@ -42,6 +47,7 @@ const PAYLOAD = `canary${randomBytes(16).toString('hex')}`;
 const WRONG_KEY = randomBytes(32).toString('hex');
 const WRONG_AUTH = randomBytes(32).toString('hex');
 const PASSWORD = randomBytes(16).toString('hex');
+const WRONG_TOKEN = `cop_${randomBytes(32).toString('base64url')}`;
 const WRONG_PASSWORD = randomBytes(16).toString('hex');
 /** How Google's access tokens and all JSON Web Tokens begin; the latter have a JSON object first. */
 const TOKENS = [/ya29\./, /eyJ[\w-]{10,}\.eyJ/, /[Bb]earer [\w-]/, /vapid t=/];
@@ -154,7 +160,18 @@ async function useConsole(): Promise<string[]> {
   expect((await browser.post('/api/login', account)).status).toBe(200);
   sessions.push(...browser.cookies.values());
   expect((await browser.get(`/api/apps/${tenant.app}/webhooks`)).status).toBe(200);
-  return [PASSWORD, WRONG_PASSWORD, token, made.body.key, ...sessions];
+  const tokens = [await useOperatorToken(browser, dev.console ?? ''), WRONG_TOKEN];
+  return [PASSWORD, WRONG_PASSWORD, token, made.body.key, ...tokens, ...sessions];
+}
+
+/** Uses an operator token, and a wrong one, for a route that adds a job. Returns the token. */
+async function useOperatorToken(browser: Browser, url: string): Promise<string> {
+  const grant = { name: 'program', role: 'operator', accounts: 'all' };
+  const { token } = (await browser.post('/api/operators/tokens', grant)).body;
+  const path = `/api/apps/${tenant.app}/redrives`;
+  const redrive = (of: string) => createProgram(url, of).post(path, { filter: {} });
+  expect([(await redrive(WRONG_TOKEN)).status, (await redrive(token)).status]).toEqual([401, 200]);
+  return token;
 }
 
 /** A webhook whose receiver responds with an error. */

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { HTTPResponse, Page } from 'puppeteer-core';
+import { createOperatorToken } from '../../packages/admin/src/operator-tokens.ts';
 import { click, waitForText, waitUntilSettled } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
 import {
@@ -30,7 +31,14 @@ const OPENED = ['/pushes/$push?token=$token'];
 const MARKUP = '<img src=x onerror="globalThis.markupRan=1">';
 /** Pages that show one of the texts with markup. */
 const SHOWING = [
-  ...['/apps', '/accounts', '/apps/$app/failures', '/apps/$app/pushes', '/pushes/$push'],
+  ...[
+    '/operators',
+    '/apps',
+    '/accounts',
+    '/apps/$app/failures',
+    '/apps/$app/pushes',
+    '/pushes/$push',
+  ],
 ];
 
 let fixture: ConsoleFixture;
@@ -42,6 +50,8 @@ beforeAll(async () => {
   ({ ids } = filled);
   ({ account } = filled.tenant);
   await refuseCredential(ids.app);
+  const grant = { name: MARKUP, role: 'viewer', accounts: [account], seconds: 3_600 } as const;
+  await createOperatorToken(fixture.store, grant);
 });
 afterAll(() => fixture?.close());
 
@@ -99,6 +109,21 @@ describe('a page is accessible and fits,', () => {
     await page.locator('button[aria-label^="Answer to the request"]').click();
     await waitForText(page, '<h1>Not found</h1>');
     await expectAccessible(page);
+    await page.close();
+  });
+
+  test.each(PAGE_VIEWS)('dialogs of tokens, $width pixels wide and $scheme', async (view) => {
+    const page = await openView(fixture.owner.browserContext(), addressOf('/operators'), view);
+    for (const [button, text] of [
+      ['Create a token', 'Lifetime in days'],
+      ['Revoke', 'Programs that use it are refused at once'],
+    ] as const) {
+      await page.locator(`section[aria-label=Tokens] ::-p-text(${button})`).click();
+      await waitForText(page, text);
+      await expectAccessible(page);
+      await page.keyboard.press('Escape');
+      await page.waitForFunction("document.querySelector('[role=dialog]') === null");
+    }
     await page.close();
   });
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Page } from 'puppeteer-core';
 import { type Receiver, startReceiver, status } from '../../packages/webhooks/test/receiver.ts';
+import { createProgram } from '../../services/dashboard/test/console-under-test.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import {
@@ -279,6 +280,35 @@ describe('with providers,', () => {
     const received = await fixture.sandbox.received(redriven);
     expect(received).toMatchObject([{ to: iphone.address, status: 200 }]);
   });
+});
+
+test('a token is created, copied, used by a program, and revoked', async () => {
+  await page.goto(`${origin}/operators`);
+  await click(page, 'Create a token');
+  await fill(page, 'Name', 'terraform');
+  await click(page, 'admin', 'radio');
+  await fill(page, 'Lifetime in days', '30');
+  await click(page, 'Create');
+  await waitForText(page, 'New token');
+  await page.browserContext().overridePermissions(origin, ['clipboard-read', 'clipboard-write']);
+  await click(page, 'Copy');
+  await waitForText(page, 'Copied');
+  const copied = (await page.evaluate('navigator.clipboard.readText()')) as string;
+  const token = await takeSecret('New token');
+  expect([copied, token]).toEqual([token, expect.stringMatching(/^cop_[\w-]{43}$/)]);
+
+  const program = createProgram(origin, token);
+  expect((await program.post('/api/accounts', { name: 'By a program' })).status).toBe(200);
+  await page.goto(`${origin}/operators`);
+  await waitForText(page, 'terraform');
+  const shown = await readText(page);
+  expect(shown).not.toContain(token);
+  expect(shown).toMatch(/terraform\s+admin\s+all\s+Olga\s+(now|\d+ s)/);
+  await click(page, 'Revoke: terraform');
+  await click(page, 'Revoke');
+  await waitForText(page, 'The token no longer works.');
+  await waitForText(page, 'No tokens');
+  expect((await program.get('/api/accounts')).status).toBe(401);
 });
 
 describe('webhooks:', () => {

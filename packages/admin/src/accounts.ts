@@ -34,6 +34,28 @@ export async function listAccounts(
 }
 
 /**
+ * Returns an account.
+ *
+ * @throws AdminError ACCOUNT_NOT_FOUND
+ */
+export async function getAccount({ accounts }: Accounts, id: string): Promise<AccountView> {
+  return viewOrThrow(id, await accounts.find(id));
+}
+
+/**
+ * Changes the name of an account.
+ *
+ * @throws AdminError ACCOUNT_NOT_FOUND
+ */
+export async function renameAccount(
+  { accounts }: Accounts,
+  id: string,
+  name: string,
+): Promise<AccountView> {
+  return viewOrThrow(id, await accounts.rename(id, name));
+}
+
+/**
  * Sets the requests per minute of an account; null means unlimited.
  *
  * @throws AdminError ACCOUNT_NOT_FOUND

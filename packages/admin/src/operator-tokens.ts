@@ -2,15 +2,24 @@ import type { OperatorAccounts, OperatorRole } from '@carillon/store/console-doc
 import type { ValidToken } from '@carillon/store/operator-tokens';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
+import { operatorName } from './operator-name.ts';
 import { digestToken, newToken, requireAccounts } from './operators.ts';
 import { type Page, type PageQuery, toPage } from './page.ts';
 
+/** Maximum length of a token's name: with the word before it, the audit log can be searched for it. */
+const MAX_NAME = 64;
+
+/** Name of a token, as operators read it. */
+export const tokenName = operatorName
+  .min(1, 'Give a name.')
+  .max(MAX_NAME, `A name has at most ${MAX_NAME} characters.`);
 /** Roles of tokens: those of operators but `owner`, which only adds the management of operators. */
 export const TOKEN_ROLES = ['viewer', 'operator', 'admin'] as const satisfies OperatorRole[];
 /** Lifetime of a token in days. */
 export const TOKEN_DAYS = { default: 90, max: 366 } as const;
+/** Seconds of a day. */
+export const DAY_SECONDS = 86_400;
 
-const DAY_MS = 86_400_000;
 /** Tells people and scanners of secrets what the text is. */
 const PREFIX = 'cop_';
 const OPERATOR_TOKEN = new RegExp(`^${PREFIX}[\\w-]{43}$`);
@@ -23,8 +32,8 @@ export interface NewOperatorToken {
   name: string;
   role: (typeof TOKEN_ROLES)[number];
   accounts: OperatorAccounts;
-  /** Lifetime, from 1 to 366. */
-  days: number;
+  /** Lifetime: at most that of {@link TOKEN_DAYS}. */
+  seconds: number;
   /** Id of the operator who makes the token, which ends with its access; undefined on the command line. */
   by?: string;
 }
@@ -37,11 +46,11 @@ export interface NewOperatorToken {
  */
 export async function createOperatorToken(
   store: Pick<Store, 'operatorTokens' | 'accounts'>,
-  { days, ...grant }: NewOperatorToken,
+  { seconds, ...grant }: NewOperatorToken,
 ): Promise<{ id: string; token: string }> {
   await requireAccounts(store, grant.accounts);
   const token = `${PREFIX}${newToken()}`;
-  const id = await store.operatorTokens.create(digestToken(token), grant, days * DAY_MS);
+  const id = await store.operatorTokens.create(digestToken(token), grant, seconds * 1_000);
   return { id, token };
 }
 

@@ -9,7 +9,9 @@ import { APP, deliver, insertPush, newTokens, SHAPES } from '../../store/test/st
 import { useStore } from '../../store/test/use-store.ts';
 import {
   createAccount,
+  getAccount,
   listAccounts,
+  renameAccount,
   resumeAccount,
   setRequestLimit,
   suspendAccount,
@@ -49,6 +51,8 @@ describe('an unknown id is reported by a code', () => {
   const PAIR = verifyWebPush({});
 
   test.each<[string, string, () => Promise<unknown>]>([
+    ['getAccount', 'ACCOUNT', () => getAccount(store, UNKNOWN)],
+    ['renameAccount', 'ACCOUNT', () => renameAccount(store, UNKNOWN, 'x')],
     ['setRequestLimit', 'ACCOUNT', () => setRequestLimit(store, UNKNOWN, 1)],
     ['suspendAccount', 'ACCOUNT', () => suspendAccount(store, UNKNOWN)],
     ['resumeAccount', 'ACCOUNT', () => resumeAccount(store, UNKNOWN)],
@@ -78,12 +82,15 @@ describe('an unknown id is reported by a code', () => {
   });
 });
 
-test('an account has a limit and can be suspended and resumed', async () => {
+test('an account has a name and a limit, and can be suspended and resumed', async () => {
   const { id } = await createAccount(store, 'Two', 'pro');
   const view = { id, name: 'Two', plan: 'pro', limit: null };
   expect(await setRequestLimit(store, id, null)).toEqual({ ...view, suspended: false });
   expect(await suspendAccount(store, id)).toEqual({ ...view, suspended: true });
   expect(await resumeAccount(store, id)).toEqual({ ...view, suspended: false });
+  const renamed = { ...view, name: 'Three', suspended: false };
+  expect(await renameAccount(store, id, 'Three')).toEqual(renamed);
+  expect(await getAccount(store, id)).toEqual(renamed);
 });
 
 test('a page has a cursor until the list ends', async () => {

@@ -32,6 +32,8 @@ export function createAccounts(db: Db, clock: Clock) {
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
+    /** Sets the name. Undefined if the account doesn't exist. */
+    rename: (id: string, name: string) => findAndUpdate(id, { $set: { name } }),
     /** Sets the requests per minute; null is unlimited. Undefined if the account doesn't exist. */
     limit: (id: string, limit: number | null) => findAndUpdate(id, { $set: { limit } }),
     suspend: (id: string) => findAndUpdate(id, { $currentDate: { suspendedAt: true } }),

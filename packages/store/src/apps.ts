@@ -6,7 +6,8 @@ import { isDuplicateKey } from './mongo-errors.ts';
 
 /** Settings of an app that an operator may change. */
 export type AppSettings = Pick<
-  AppDocument,
+  Partial<AppDocument>,
+  | 'name'
   | 'payloadLimit'
   | 'dataString'
   | 'registrationClosed'

@@ -53,6 +53,7 @@ const credential = { _id: `${APP}:fcm`, app: APP, channel: 'fcm', revision: 'r1'
 /** Functions that write accounts, devices and topics, with one case for each way that sends other statements. */
 export const REGISTRATION_WRITE_CASES: Cases = {
   'accounts.create': (store) => store.accounts.create('One', 'pro'),
+  'accounts.rename': on({ accounts: account }, (store) => store.accounts.rename(ACCOUNT, 'Two')),
   'accounts.limit': on({ accounts: account }, (store) => store.accounts.limit(ACCOUNT, 5)),
   'accounts.suspend': on({ accounts: account }, (store) => store.accounts.suspend(ACCOUNT)),
   'accounts.resume': on({ accounts: { ...account, suspendedAt: NOW } }, (store) =>

@@ -1,4 +1,14 @@
 import {
+  createOperatorToken,
+  DAY_SECONDS,
+  listOperatorTokens,
+  type OperatorTokenView,
+  revokeOperatorToken,
+  TOKEN_DAYS,
+  TOKEN_ROLES,
+  tokenName,
+} from '@carillon/admin/operator-tokens';
+import {
   changeOperator,
   createPasswordLink,
   createSetupLink,
@@ -11,7 +21,7 @@ import {
 } from '@carillon/admin/operators';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { withStore } from './database.ts';
-import { collectValues } from './option-parsers.ts';
+import { collectValues, createSecondsParser } from './option-parsers.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import { type CommandContext, requireSetting } from './stack.ts';
 
@@ -25,6 +35,12 @@ interface InviteOptions {
   console?: string;
 }
 
+interface TokenOptions {
+  role: (typeof TOKEN_ROLES)[number];
+  account?: string[];
+  expires: number;
+}
+
 /** Adds `carillon operator …`: the users of the console. */
 export function addOperatorCommands(program: Command, context: CommandContext): void {
   const operator = program.command('operator').description('manage the operators of the console');
@@ -34,6 +50,7 @@ export function addOperatorCommands(program: Command, context: CommandContext): 
   addListCommand(operator, context);
   addLinkCommands(operator, context);
   addAccessCommands(operator, context);
+  addTokenCommands(operator.command('token').description('manage operator tokens'), context);
 }
 
 function addInviteCommand(parent: Command, { stack, output }: CommandContext): void {
@@ -130,6 +147,53 @@ function addAccessCommands(parent: Command, { stack, output }: CommandContext): 
   }
 }
 
+/** Adds `carillon operator token …`: the tokens with which programs use the console's routes. */
+function addTokenCommands(parent: Command, { stack, output }: CommandContext): void {
+  const { default: defaultDays, max: maxDays } = TOKEN_DAYS;
+  parent
+    .command('create')
+    .description('create a token for the admin API, which is shown only once')
+    .argument('<name>', 'name in lists and in the audit log', parseTokenName)
+    .addOption(new Option('--role <role>', 'role').choices(TOKEN_ROLES).default('viewer'))
+    .option('--account <ids>', 'only these accounts, instead of all', collectAccountIds)
+    .addOption(
+      new Option('--expires <duration>', `lifetime, at most ${maxDays}d`)
+        .argParser(createSecondsParser(maxDays * DAY_SECONDS))
+        .default(defaultDays * DAY_SECONDS, `${defaultDays}d`),
+    )
+    .action(async (name: string, { role, account, expires }: TokenOptions) => {
+      const grant = { name, role, accounts: account ?? ('all' as const), seconds: expires };
+      const created = await withStore(stack(), (store) => createOperatorToken(store, grant));
+      output.show(created, [
+        `Token ${created.id} created.`,
+        `Token, shown only once: ${created.token}`,
+      ]);
+    });
+  addPaging(
+    parent.command('list').description('list the tokens that work, without their text'),
+    'after',
+    'id',
+  ).action(async (options: PagingOptions) => {
+    const query = toPageQuery(options);
+    const page = await withStore(stack(), (store) => listOperatorTokens(store, query));
+    output.show(page.items, formatPage(page, formatToken, 'after'));
+  });
+  parent
+    .command('revoke')
+    .description('revoke a token, which no longer works')
+    .argument('<token>', 'id, as listed by `list`')
+    .action(async (id: string) => {
+      const revoked = await withStore(stack(), (store) => revokeOperatorToken(store, id));
+      output.show(revoked, [`The token ${id} no longer works.`]);
+    });
+}
+
+function parseTokenName(text: string): string {
+  const parsed = tokenName.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw new InvalidArgumentError(parsed.error.issues[0]?.message ?? '');
+}
+
 function addConsoleOption(command: Command): Command {
   return command.option('--console <url>', 'address of the console, instead of CONSOLE_URL');
 }
@@ -151,6 +215,14 @@ function formatLink({ id, kind, role, accounts, operator, by, expiresAt }: LinkV
       : `invite: ${role}, ${formatScope(accounts)}`;
   const maker = by ?? 'the command line';
   return `${id}  ${purpose}, made by ${maker}, until ${new Date(expiresAt).toISOString()}`;
+}
+
+function formatToken({ id, name, role, accounts, by, ...times }: OperatorTokenView): string {
+  const maker = by ?? 'the command line';
+  const expiresAt = new Date(times.expiresAt).toISOString();
+  const used = times.lastUsedAt && new Date(times.lastUsedAt).toISOString();
+  const use = used ? `last used ${used}` : 'no use recorded';
+  return `${id}  ${name}: ${role}, ${formatScope(accounts)}, made by ${maker}, until ${expiresAt}, ${use}`;
 }
 
 function formatScope(accounts: OperatorView['accounts']): string {

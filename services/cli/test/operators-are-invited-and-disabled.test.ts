@@ -62,3 +62,33 @@ test('open links are listed without their tokens, and revoked by id', async () =
   expect((await run('revoke-link', id)).json.error).toContain('has been used');
   expect((await run('links')).json).toEqual(links.filter((one) => one.id !== id));
 });
+
+test('a token is shown once, listed without its text, expires after 90 days, and is revoked by id', async () => {
+  const account = await database.store.accounts.create('Two', 'pro');
+  const made = ['token', 'create', 'deploy', '--role', 'admin', '--account', account];
+  const { id, token } = (await run(...made)).json;
+  expect(token).toMatch(/^cop_[\w-]{43}$/);
+  await run('token', 'create', 'short', '--expires', '1h');
+  const [listed, short] = (await run('token', 'list')).json;
+  expect(listed).toMatchObject({ id, name: 'deploy', role: 'admin', accounts: [account] });
+  expect(listed.expiresAt - listed.createdAt).toBe(90 * 86_400_000);
+  expect(short).toMatchObject({ role: 'viewer', accounts: 'all' });
+  expect(short.expiresAt - short.createdAt).toBe(3_600_000);
+  expect(JSON.stringify(await readAll('operatorTokens'))).not.toContain(token);
+  expect(await run('token', 'revoke', id)).toMatchObject({ code: 0, json: { id } });
+  expect((await run('token', 'list')).json).toEqual([short]);
+  expect((await run('token', 'revoke', id)).code).toBe(1);
+});
+
+test('a token has a name, a role below owner, at most a year, and accounts that exist', async () => {
+  const wrong = [
+    ...[[''], ['a\u202eb'], ['x'.repeat(65)], ['x', '--role', 'owner'], ['x', '--expires', '367d']],
+    ...[['x', '--expires', 'never']],
+  ];
+  for (const args of wrong)
+    expect([args, (await run('token', 'create', ...args)).code]).toEqual([args, 2]);
+  const { json } = await run('token', 'create', 'x', '--account', 'f'.repeat(24));
+  expect(json.error).toBe(`There is no account ${'f'.repeat(24)}.`);
+});
+
+const readAll = (collection: string) => database.db.collection(collection).find().toArray();

@@ -42,6 +42,7 @@ import { pushRoutes } from './pushes/routes.ts';
 import { boardRoutes } from './queues/board-routes.ts';
 import { BOARD_FILES, createBoard } from './queues/bull-board.ts';
 import { queueRoutes } from './queues/routes.ts';
+import { createReferencePages } from './reference/pages.ts';
 
 /** Parts that the console runs on. */
 interface ConsoleParts {
@@ -49,6 +50,8 @@ interface ConsoleParts {
   engine: ConsoleEngine;
   /** Folder of the built pages. */
   pagesFolder: string;
+  /** Version of the product. */
+  version: string;
   /** Called after every response of the API. */
   onResponse?: () => void;
 }
@@ -62,7 +65,7 @@ interface ConsoleParts {
 export async function createConsole(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   env: Environment,
-  { store, engine, pagesFolder, onResponse }: ConsoleParts,
+  { store, engine, pagesFolder, version, onResponse }: ConsoleParts,
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
@@ -87,7 +90,8 @@ export async function createConsole(
     ...setUpRoutes(login),
     ...(openId ? openIdRoutes({ ...shared, beginSession, openId, address, signer }) : []),
   ];
-  const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
+  const routes = createConsoleRoutes(store, engine, env, address);
+  const api = createApiRouter(openRoutes, routes, {
     ...{ log, metrics, sessions, audited, eventStreams, onResponse },
     readToken: createTokenReader(store),
   });
@@ -95,8 +99,14 @@ export async function createConsole(
     ...{ folder: BOARD_FILES, describeEntry: createBoard(env.CONSOLE_ENVIRONMENT).describeEntry },
     ...{ sessions, api, contentSecurityPolicy: CONTENT_SECURITY_POLICY },
   });
+  const reference = createReferencePages(routes, version, address.url ?? '/');
   const server = await serveConsole(env.DASHBOARD_LISTEN, {
-    ...{ address, api, pages: [board, createPages(pagesFolder)], proxyHops: env.TRUST_PROXY },
+    ...{
+      address,
+      api,
+      pages: [reference, board, createPages(pagesFolder)],
+      proxyHops: env.TRUST_PROXY,
+    },
   });
   return {
     port: server.port,

@@ -3,6 +3,7 @@ import { createReports } from '@carillon/reports/reports';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
 import { createWebhookStore } from '@carillon/webhooks/webhook-store';
+import packageJson from '../package.json' with { type: 'json' };
 import { createConsole } from './console.ts';
 import { createEngine } from './engine.ts';
 import { type Environment, environment } from './environment.ts';
@@ -23,7 +24,8 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   const engine = await createEngine(context, env, store);
   const onResponse = trackActivity('response');
   const all = { ...store, ...createReports(store), ...createWebhookStore(store) };
-  const parts = { store: all, engine, pagesFolder: PAGES, onResponse };
+  const { version } = packageJson;
+  const parts = { store: all, engine, pagesFolder: PAGES, version, onResponse };
   const { stop } = await createConsole(context, env, parts);
   release('http', stop);
 }

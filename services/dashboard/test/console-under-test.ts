@@ -44,7 +44,11 @@ export async function startConsole(
   const start = async (more: Record<string, string>, own = { store, engine }): Promise<string> => {
     const env = environment.parse({ ...settingsWithRedis, ...more });
     const context = { log, metrics: createMetrics() };
-    const { port, stop } = await createConsole(context, env, { ...own, pagesFolder });
+    const { port, stop } = await createConsole(context, env, {
+      ...own,
+      pagesFolder,
+      version: '1.2.3',
+    });
     stops.unshift(stop);
     return `http://127.0.0.1:${port}`;
   };
@@ -107,6 +111,7 @@ export function createProgram(url: string, token: string) {
       ...{ method, body, headers: { authorization: `Bearer ${token}` } },
     });
   return {
+    token,
     request,
     get: (path: string) => request('GET', path),
     post: (path: string, body: unknown = {}) => request('POST', path, body),

@@ -1,3 +1,4 @@
+import { TOKEN_ROLES } from '@carillon/admin/operator-tokens';
 import { boxKeyOf } from '@carillon/core/sealed-box';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { fuzzConsole } from '../../../test/fuzz/fuzz-console.ts';
@@ -5,14 +6,30 @@ import { createConsoleRoutes } from '../src/console.ts';
 import { type ConsoleRoute, hasRole, ROLES, type Role } from '../src/http/route.ts';
 import {
   type Browser,
+  type ConsoleResponse,
   type ConsoleUnderTest,
   createBrowser,
+  createProgram,
   inviteBrowser,
   setUpOwner,
   startConsole,
 } from './console-under-test.ts';
 
-type Browsers = Record<Role, Browser>;
+/** What sends requests: a browser with a session, or a program with a token. */
+type Caller = Pick<Browser, 'request'>;
+type Callers = Record<Role, Caller>;
+/** How requests prove of whom they are: the routes that this opens, and those who call them. */
+interface Access {
+  routes: ConsoleRoute[];
+  /** The roles that there are, weakest first. */
+  roles: readonly Role[];
+  /** Each role with access to all accounts. */
+  callers: Callers;
+  /** Each role with access to another account, which has an app of its own. */
+  foreigners: Callers;
+}
+/** Of the admin API the tests name the paths of the same routes of the console. */
+const WAYS = ['a session', 'a token'] as const;
 
 /** A request to a webhook. */
 const REQUEST = 'd'.repeat(24);
@@ -28,9 +45,9 @@ const PER_ROUTE = Number(process.env.CARILLON_FUZZ_PER_ROUTE ?? 50);
 let ids: Record<string, string>;
 let started: ConsoleUnderTest;
 let routes: ConsoleRoute[];
-let browsers: Browsers;
-/** Each role with access to an account that owns nothing. */
-let foreigners: Browsers;
+let access: Record<(typeof WAYS)[number], Access>;
+/** App of the foreigners' account. */
+let otherApp: string;
 
 beforeAll(async () => {
   started = await startConsole({ TRUST_PROXY: '1' });
@@ -57,42 +74,66 @@ beforeAll(async () => {
       ...{ bytes: 2, events: [`${webhook.body.id}.test.1`], types: [], answer: CANARY },
     },
   ]);
-  browsers = await inviteAll(owner, 'all');
-  foreigners = await inviteAll(owner, [other]);
+  otherApp = (await owner.post('/api/apps', { account: other, name: 'app' })).body.id;
+  access = {
+    'a session': {
+      ...{ routes, roles: ROLES },
+      callers: await inviteAll(owner, 'all'),
+      foreigners: await inviteAll(owner, [other]),
+    },
+    'a token': {
+      ...{ routes: routes.filter(({ isPublic }) => isPublic), roles: TOKEN_ROLES },
+      callers: await createTokens(owner, 'all'),
+      foreigners: await createTokens(owner, [other]),
+    },
+  };
 });
 afterAll(() => started.stop());
 
-async function inviteAll(owner: Browser, accounts: 'all' | string[]): Promise<Browsers> {
-  const invited: [Role, Browser][] = [];
+async function inviteAll(owner: Browser, accounts: 'all' | string[]): Promise<Callers> {
+  const invited: [Role, Caller][] = [];
   for (const role of ROLES) {
     const name = `${role} of ${accounts}`;
     invited.push([role, await inviteBrowser(owner, started.url, { name, role, accounts })]);
   }
-  return Object.fromEntries(invited) as Browsers;
+  return Object.fromEntries(invited) as Callers;
+}
+
+/** There is none of an owner, whose rights beyond those of an admin no public route needs. */
+async function createTokens(owner: Browser, accounts: 'all' | string[]): Promise<Callers> {
+  const created = TOKEN_ROLES.map(async (role): Promise<[Role, Caller]> => {
+    const { body } = await owner.post('/api/operators/tokens', { name: role, role, accounts });
+    return [role, createProgram(started.url, body.token)];
+  });
+  return Object.fromEntries(await Promise.all(created)) as Callers;
 }
 
 function pathOf({ path }: ConsoleRoute, of = ids): string {
   return `/api${path.replace(/:(\w+)/g, (_, name: string) => of[name] ?? `missing-${name}`)}`;
 }
 
-function call(browser: Browser, route: ConsoleRoute, of = ids) {
+function call(caller: Caller, route: ConsoleRoute, of = ids) {
   const hasBody = ['post', 'put', 'patch'].includes(route.method);
   // Valid for all routes, so that no check is hidden by an invalid input.
   const named = { account: of.account, name: 'n', device: of.token };
-  const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };
+  const range = { from: 1, to: 2, filter: {} };
+  const body = { ...named, ...WEBHOOK, ...range, role: 'viewer', accounts: [] };
   // The search needs a text; other routes ignore it.
   const path = `${pathOf(route, of)}${route.method === 'get' ? `?q=${ids.app}` : ''}`;
-  return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
+  return caller.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
 }
 
 /** All documents that an operator of another account could change. */
 async function readAll() {
   const names = [
     ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
-    ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks', 'webhook_requests'],
+    ...['operatorTokens', 'webhook_requests'],
+    ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks'],
   ];
   const collections = names.map((name) => started.db.collection(name));
-  return Promise.all(collections.map((each) => each.find().sort({ _id: 1 }).toArray()));
+  // The last use of a token is recorded.
+  const options = { projection: { lastUsedAt: 0 } };
+  return Promise.all(collections.map((each) => each.find({}, options).sort({ _id: 1 }).toArray()));
 }
 
 describe('every route', () => {
@@ -105,33 +146,67 @@ describe('every route', () => {
     );
   });
 
-  test('of the answers of receivers shows them to operators', async () => {
-    const path = `/api/apps/${ids.app}/webhooks/${ids.id}/requests`;
-    for (const role of ROLES) {
-      const { body } = await browsers[role].get(path);
-      expect(body.items).toMatchObject([{ id: REQUEST, status: 200, milliseconds: 1 }]);
-      expect([role, body.items[0].answer]).toEqual([role, role === 'viewer' ? undefined : CANARY]);
-    }
-  });
+  test.each(WAYS)(
+    'of the answers of receivers shows them to operators only, by %s',
+    async (way) => {
+      const path = `/api/apps/${ids.app}/webhooks/${ids.id}/requests`;
+      for (const role of access[way].roles) {
+        const { body } = await access[way].callers[role].request('GET', path);
+        expect(body.items).toMatchObject([{ id: REQUEST, status: 200, milliseconds: 1 }]);
+        expect([role, body.items[0].answer]).toEqual([
+          role,
+          role === 'viewer' ? undefined : CANARY,
+        ]);
+      }
+    },
+  );
 
   test('of the audit log only reads it', () => {
     const ofAudit = routes.filter(({ path }) => path.startsWith('/audit'));
     expect(ofAudit.map(({ method }) => method)).toEqual(['get']);
   });
 
-  test('needs a session', async () => {
+  test('needs a session; the public ones accept no session under /api/v1, and the others are not there', async () => {
     const anonymous = createBrowser(started.url);
+    const { callers } = access['a session'];
     for (const route of routes) {
       const { status, body } = await call(anonymous, route);
       expect([route.path, status, body.code]).toEqual([route.path, 401, 'UNAUTHENTICATED']);
+      const path = pathOf(route).replace('/api', '/api/v1');
+      const inV1 = await callers.owner.request(route.method.toUpperCase(), path);
+      expect([path, inV1.status]).toEqual([path, route.isPublic ? 401 : 404]);
     }
   });
 
+  test('accepts no token outside of /api/v1', async () => {
+    for (const route of routes) {
+      const { token } = access['a token'].callers.admin as ReturnType<typeof createProgram>;
+      const authorization = `Bearer ${token}`;
+      const method = route.method.toUpperCase();
+      const response = await fetch(`${started.url}${pathOf(route)}`, {
+        ...{ method, headers: { authorization } },
+      });
+      expect([route.path, response.status]).toEqual([route.path, 401]);
+    }
+  });
+
+  test('that is public is of no operator, session, link or token, and needs no owner', () => {
+    const ofTokens = access['a token'].routes;
+    expect(ofTokens.length).toBeGreaterThan(30);
+    const wrong = ofTokens.filter(
+      ({ path, role }) => role === 'owner' || /^\/(operators|audit|find|events|bull)/.test(path),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe.each(WAYS)('with %s, every route', (way) => {
   test('refuses each role below its own, and changes nothing', async () => {
+    const { routes, roles, callers } = access[way];
     const before = await readAll();
     for (const route of routes) {
-      for (const role of ROLES.filter((lower) => !hasRole(lower, route.role))) {
-        const { status } = await call(browsers[role], route);
+      for (const role of roles.filter((lower) => !hasRole(lower, route.role))) {
+        const { status } = await call(callers[role], route);
         expect([role, route.method, route.path, status]).toEqual([
           ...[role, route.method, route.path, 403],
         ]);
@@ -141,8 +216,9 @@ describe('every route', () => {
   });
 
   test('that reads accepts its own role', async () => {
+    const { routes, callers } = access[way];
     for (const route of routes.filter(({ method }) => method === 'get')) {
-      const { status, body } = await call(browsers[route.role], route);
+      const { status, body } = await call(callers[route.role], route);
       expect([route.path, status]).toEqual([route.path, 200]);
       // Payloads are hidden from viewers, and secrets from all.
       const showsPayload = JSON.stringify(body).includes(CANARY);
@@ -152,9 +228,10 @@ describe('every route', () => {
   });
 
   test('shows and changes nothing of another account', async () => {
+    const { routes, roles, foreigners } = access[way];
     const before = await readAll();
     for (const route of routes) {
-      const { status, body } = await call(foreigners.owner, route);
+      const { status, body } = await call(foreigners[roles.at(-1) ?? 'viewer'], route);
       if (route.account === 'any' && route.method === 'get') {
         expect([route.path, status]).toEqual([route.path, 200]);
         expect(JSON.stringify(body)).not.toMatch(new RegExp(`${ids.app}|${ids.account}`));
@@ -167,18 +244,47 @@ describe('every route', () => {
   });
 
   test('of an account responds to an id that does not exist as to one of another account', async () => {
-    const unknown = Object.keys(ids).map((name) => [
-      name,
-      name === 'token' ? 'no' : '0'.repeat(24),
-    ]);
-    const of = { ...ids, ...Object.fromEntries(unknown), channel: ids.channel ?? '' };
-    const ofAccounts = routes.filter(({ account }) => typeof account === 'function');
-    for (const route of ofAccounts) {
-      const { status } = await call(browsers.owner, route, of);
+    const { routes, roles, callers, foreigners } = access[way];
+    const strongest = roles.at(-1) ?? 'viewer';
+    const unknown = unknownIds();
+    for (const route of routes.filter(({ account }) => typeof account === 'function')) {
+      const { status } = await call(callers[strongest], route, unknown);
       expect([route.method, route.path, status]).toEqual([route.method, route.path, 404]);
     }
+    for (const route of routes) {
+      const of = [ids, unknown];
+      if (/:id|test$/.test(route.path) && route.path.startsWith('/apps/'))
+        of.push({ ...ids, app: otherApp }, { ...unknown, app: otherApp });
+      const responses = of.map(async (some) =>
+        withoutRequest(await call(foreigners[strongest], route, some)),
+      );
+      const [existing, missing, ownAndExisting, ownAndMissing] = await Promise.all(responses);
+      const name = `${route.method} ${route.path}`;
+      expect([name, existing]).toEqual([name, missing]);
+      expect([name, ownAndExisting]).toEqual([name, ownAndMissing]);
+    }
+    for (const account of [ids.account, unknown.account]) {
+      const { status } = await foreigners.viewer.request('GET', `/api/apps?account=${account}`);
+      expect(status).toBe(404);
+    }
   });
+});
 
+/** Ids of nothing; the channel exists for all apps. */
+function unknownIds(): Record<string, string> {
+  const names = Object.keys(ids);
+  const unknown = names.map((name) => [name, name === 'token' ? 'no' : '0'.repeat(24)]);
+  return { ...ids, ...Object.fromEntries(unknown), channel: ids.channel ?? '' };
+}
+
+/** All of a response but the id of its request and its time. */
+function withoutRequest({ status, body, headers }: ConsoleResponse) {
+  const { requestId, ...rest } = body;
+  const { 'x-request-id': _, date, ...others } = Object.fromEntries(headers);
+  return { status, body: JSON.stringify(rest), headers: others };
+}
+
+describe('every route', () => {
   test(`responds to random requests without a session with JSON and no 5xx, and changes nothing (seed ${SEED})`, async () => {
     const before = await readAll();
     const random = { perRoute: PER_ROUTE, seed: SEED };
@@ -194,7 +300,10 @@ describe('every route', () => {
     const seenAt = new Date(Date.now() - 12 * 3_600_000 - 1);
     await started.db.collection('sessions').updateMany({}, { $set: { seenAt } });
     for (const route of routes) {
-      expect([route.path, (await call(browsers.owner, route)).status]).toEqual([route.path, 401]);
+      expect([route.path, (await call(access['a session'].callers.owner, route)).status]).toEqual([
+        route.path,
+        401,
+      ]);
     }
   });
 });

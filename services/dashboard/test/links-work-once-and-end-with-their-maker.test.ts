@@ -5,6 +5,7 @@ import {
   type Browser,
   type ConsoleUnderTest,
   createBrowser,
+  createProgram,
   inviteBrowser,
   PASSWORD,
   setUpOwner,
@@ -36,6 +37,16 @@ const newInvite = async (browser: Browser, grant: object = VIEWER): Promise<stri
   tokenOf((await browser.post('/api/operators/invite', grant)).body.link);
 const newReset = async (browser: Browser, id: string): Promise<string> =>
   tokenOf((await browser.post(`/api/operators/${id}/password-link`)).body.link);
+
+/** Creates an operator token, and returns the status that the admin API responds to it with. */
+async function newToken(browser: Browser): Promise<() => Promise<number>> {
+  const grant = { name: 'program', role: 'viewer', accounts: 'all' };
+  const { token } = (await browser.post('/api/operators/tokens', grant)).body;
+  const program = createProgram(started.url, token);
+  const request = async () => (await program.get('/api/accounts')).status;
+  expect(await request()).toBe(200);
+  return request;
+}
 
 const setUp = (token: string, password: string, name?: string) =>
   createBrowser(started.url).post('/api/setup', { token, name, password });
@@ -128,19 +139,23 @@ describe('links', () => {
     ['sees no accounts any more', (id) => owner.put(`/api/operators/${id}`, { accounts: [] })],
   ];
   test.each(endings)(
-    'end when their maker %s, for good, and those of others work',
+    'and tokens end when their maker %s, for good, and those of others work',
     async (_, end) => {
       const maker = await newOwner();
       const invite = { name: `R${maker.id}`, role: 'viewer' };
       const { id } = await inviteBrowser(owner, started.url, invite);
       const links = [await newInvite(maker), await newInvite(maker), await newReset(maker, id)];
       const others = [await newInvite(owner), await newReset(owner, id)];
+      const requests = [await newToken(maker), await newToken(owner)];
       await end(maker.id);
+      const useTokens = () => Promise.all(requests.map((request) => request()));
+      expect(await useTokens()).toEqual([401, 200]);
       for (const link of links)
         expect([await isValid(link), await statusOf(link)]).toEqual([false, 404]);
       const again = { disabled: false, role: 'owner', accounts: 'all' };
       await owner.put(`/api/operators/${maker.id}`, again);
       for (const link of links) expect(await statusOf(link)).toBe(404);
+      expect(await useTokens()).toEqual([401, 200]);
       for (const link of others)
         expect([await isValid(link), await statusOf(link)]).toEqual([true, 200]);
     },
@@ -173,14 +188,19 @@ describe('a new password', () => {
     ['by its operator', (user) => user.post('/api/password', { current: PASSWORD, next: NEXT })],
     ['by a link', async (user) => expect(await statusOf(await newReset(owner, user.id))).toBe(200)],
   ];
-  test.each(changes)('%s ends the links of its operator and no others', async (_, change) => {
-    const user = await newOwner();
-    const links = [await newInvite(user), await newReset(owner, user.id)];
-    const others = [await newInvite(owner), await newReset(owner, (await newOwner()).id)];
-    await change(user);
-    for (const link of links) expect(await statusOf(link)).toBe(404);
-    for (const link of others) expect(await statusOf(link)).toBe(200);
-  });
+  test.each(changes)(
+    '%s ends the links and tokens of its operator and no others',
+    async (_, change) => {
+      const user = await newOwner();
+      const links = [await newInvite(user), await newReset(owner, user.id)];
+      const others = [await newInvite(owner), await newReset(owner, (await newOwner()).id)];
+      const requests = [await newToken(user), await newToken(owner)];
+      await change(user);
+      expect(await Promise.all(requests.map((request) => request()))).toEqual([401, 200]);
+      for (const link of links) expect(await statusOf(link)).toBe(404);
+      for (const link of others) expect(await statusOf(link)).toBe(200);
+    },
+  );
 
   test('is set by one of two links that are used at once', async () => {
     const { url } = started;

@@ -247,8 +247,11 @@ describe('the audit log', () => {
 });
 
 test('no key, password or provider secret is in a list, the audit log or a session', async () => {
+  const grant = { name: 'program', role: 'viewer', accounts: 'all' };
+  secrets.push((await owner.post('/api/operators/tokens', grant)).body.token);
   const paths = [
     ...['/api/session', '/api/accounts', '/api/apps', `/api/apps/${app}`, '/api/operators'],
+    '/api/operators/tokens',
     ...[`/api/apps/${app}/keys`, `/api/apps/${app}/credentials`, `/api/apps/${app}/webhooks`],
     '/api/audit?limit=100',
     ...['/api/queues', '/queues/board/api/queues?activeQueue=presence&status=waiting'],

@@ -1,5 +1,6 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createOperatorToken } from '@carillon/admin/operator-tokens';
 import { inviteOperator } from '@carillon/admin/operators';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import Provider, { type Adapter, type AdapterPayload } from 'oidc-provider';
@@ -9,6 +10,7 @@ import {
   type ConsoleResponse,
   type ConsoleUnderTest,
   createBrowser,
+  createProgram,
   setUpOwner,
   startConsole,
   tokenOf,
@@ -180,7 +182,7 @@ test('without a role claim gives no access, and ends open sessions', async () =>
 test.each([
   ['a weaker role', ['viewer']],
   ['no role', ['staff']],
-])('ends the links of an owner to whom the claims give %s', async (_, groups) => {
+])('ends the links and tokens of an owner to whom the claims give %s', async (_, groups) => {
   const { db, store } = started;
   const claims = { preferred_username: 'kim', accounts: [ACCOUNT] };
   users.set('u4', { ...claims, groups: ['viewer'] });
@@ -190,7 +192,13 @@ test.each([
   const grant = { role: 'owner', accounts: 'all', by: String((await kim())?._id) } as const;
   const { link } = await inviteOperator(store, consoleUrl, grant);
   const setUp = { 'x-setup-token': tokenOf(link) };
-  const isValid = async () => (await createBrowser(consoleUrl).get('/api/setup', setUp)).body.valid;
+  const ofProgram = { ...grant, name: 'program', role: 'viewer', seconds: 60 } as const;
+  const program = createProgram(consoleUrl, (await createOperatorToken(store, ofProgram)).token);
+  const isValid = async () => {
+    const { valid } = (await createBrowser(consoleUrl).get('/api/setup', setUp)).body;
+    expect((await program.get('/api/accounts')).status).toBe(valid ? 200 : 401);
+    return valid;
+  };
   expect(await isValid()).toBe(true);
   users.set('u4', { ...claims, groups });
   await enter('u4');

@@ -22,6 +22,7 @@ const MAX_NAMES = 100;
 const MAX_HOST = 253;
 
 const settingsFields = z.object({
+  name: objectName.optional(),
   payloadLimit: z.number().int().min(1).max(MAX_PAYLOAD_CHARACTERS).optional(),
   dataString: z.boolean().optional(),
   registration: z.enum(['open', 'closed']).optional(),
@@ -125,9 +126,10 @@ function toAppBody({ createdAt, ...app }: AppView) {
 }
 
 function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
-  const { payloadLimit, dataString, registration, registrationsPerHour } = settings;
+  const { name, payloadLimit, dataString, registration, registrationsPerHour } = settings;
   const { fcmFallback, fcmNotification, bundleIds, webHosts } = settings;
   return {
+    ...(name !== undefined && { name }),
     ...(payloadLimit !== undefined && { payloadLimit }),
     ...(dataString !== undefined && { dataString }),
     ...(registration !== undefined && { registrationClosed: registration === 'closed' }),

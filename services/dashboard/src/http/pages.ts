@@ -95,7 +95,11 @@ export async function readFiles(folder: string): Promise<ReadonlyMap<string, Pag
 }
 
 async function readPageFile(path: string, name: string): Promise<PageFile> {
-  const content = await readFile(path);
+  return createPageFile(await readFile(path), name);
+}
+
+/** Prepares a file for responses. @param name decides its type, and whether it never changes */
+export async function createPageFile(content: Buffer, name: string): Promise<PageFile> {
   const type = TYPES[extname(name)] ?? 'application/octet-stream';
   return {
     content,

@@ -80,7 +80,8 @@ export function defineRoute<Input, Output, OwnMethod extends Method, Path extend
   return route;
 }
 
-const STATUS = {
+/** HTTP status of each code of an error. */
+export const ERROR_STATUS = {
   INVALID_PARAM: 400,
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
@@ -94,7 +95,7 @@ const STATUS = {
   UNAVAILABLE: 503,
 } as const;
 
-export type ConsoleErrorCode = keyof typeof STATUS;
+export type ConsoleErrorCode = keyof typeof ERROR_STATUS;
 
 /** An expected failure of a request. Its message is shown to the operator. */
 export class ConsoleError extends Error {
@@ -113,7 +114,7 @@ export class ConsoleError extends Error {
   ) {
     super(message);
     this.code = code;
-    this.status = STATUS[code];
+    this.status = ERROR_STATUS[code];
     this.retryAfterSeconds = retryAfterSeconds;
     this.parameter = parameter;
   }

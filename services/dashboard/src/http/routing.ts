@@ -29,8 +29,8 @@ import {
 import type { ReadToken } from './token-reader.ts';
 
 const SAFE_METHODS = ['GET', 'HEAD'];
-/** Path of the admin API under that of the console's. */
-const V1 = '/v1';
+/** Path of the admin API under that of the console's API. */
+export const ADMIN_API = '/v1';
 /** Maximum body of a route that works without a session, in bytes. A name and two passwords fit. */
 const OPEN_BODY_BYTES = 2_048;
 
@@ -86,7 +86,7 @@ export function createApiRouter(
   for (const route of routes) {
     const { method, path, isPublic } = route;
     router[method](path, run(handleRoute(route, bySession, shared)));
-    if (isPublic) router[method](`${V1}${path}`, run(handleRoute(route, byToken, shared)));
+    if (isPublic) router[method](`${ADMIN_API}${path}`, run(handleRoute(route, byToken, shared)));
   }
   router.use(
     run(async () => {

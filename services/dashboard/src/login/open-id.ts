@@ -1,7 +1,7 @@
+import { operatorName } from '@carillon/admin/operator-name';
 import type { OperatorAccounts, OperatorRole } from '@carillon/store/console-documents';
 import * as oidc from 'openid-client';
 import { ROLES } from '../http/route.ts';
-import { operatorName } from './operator-name.ts';
 
 const TIMEOUT_SECONDS = 10;
 const MAX_ACCOUNTS = 200;

@@ -1,3 +1,4 @@
+import { operatorName } from '@carillon/admin/operator-name';
 import { digestToken, endAccess } from '@carillon/admin/operators';
 import type { OperatorDocument } from '@carillon/store/console-documents';
 import type { OpenLink } from '@carillon/store/invites';
@@ -8,7 +9,6 @@ import { defineOpenRoute, type OpenReply, type OpenRequest } from '../http/open-
 import { ConsoleError } from '../http/route.ts';
 import type { BeginSession, SessionView } from './begin-session.ts';
 import { newPassword, requireUncommon } from './new-password.ts';
-import { operatorName } from './operator-name.ts';
 import type { Passwords } from './passwords.ts';
 import { toEntry } from './routes.ts';
 

@@ -1,24 +1,22 @@
 import {
   createOperatorToken,
+  DAY_SECONDS,
   listOperatorTokens,
   revokeOperatorToken,
   TOKEN_DAYS,
   TOKEN_ROLES,
+  tokenName,
 } from '@carillon/admin/operator-tokens';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId, pageFields, toPageQuery } from '../http/inputs.ts';
 import { defineRoute } from '../http/route.ts';
 import { describeAccounts, operatorAccounts } from './operator-accounts.ts';
-import { operatorName } from './operator-name.ts';
-
-/** Maximum length of a token's name: with the word before it, the audit log can be searched for it. */
-const MAX_NAME = 64;
 
 const common = { role: 'owner', account: 'installation' } as const;
 
 const newToken = z.object({
-  name: operatorName.min(1, 'Give a name.').max(MAX_NAME),
+  name: tokenName,
   role: z.enum(TOKEN_ROLES),
   accounts: operatorAccounts,
   days: z.number().int().min(1).max(TOKEN_DAYS.max).default(TOKEN_DAYS.default),
@@ -43,7 +41,8 @@ export function tokenRoutes(store: Pick<Store, 'operatorTokens' | 'accounts'>) {
       auditFacts: ({ name, role, accounts, days }) => ({
         ...{ name, role, accounts: describeAccounts(accounts), days },
       }),
-      handle: ({ input, operator }) => createOperatorToken(store, { ...input, by: operator.id }),
+      handle: ({ input: { days, ...grant }, operator: { id: by } }) =>
+        createOperatorToken(store, { ...grant, seconds: days * DAY_SECONDS, by }),
     }),
     defineRoute({
       ...common,

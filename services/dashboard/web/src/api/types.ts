@@ -11,6 +11,8 @@ export type SetupLink = Extract<ConsoleApi['get /setup'], { valid: true }>;
 export type Operator = Item<'get /operators'>;
 /** A one-time link that nobody has used yet. */
 export type OpenLink = Item<'get /operators/links'>;
+/** A token with which programs use the admin API. */
+export type OperatorToken = Item<'get /operators/tokens'>;
 export type AuditEntry = Item<'get /audit'>;
 
 export type Account = Item<'get /accounts'>;

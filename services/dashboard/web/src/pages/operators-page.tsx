@@ -16,6 +16,7 @@ import { Ago } from '../parts/time.tsx';
 import { useSession } from '../shell/session.ts';
 import type { AccessTarget } from './operators/access-form.tsx';
 import { LINKS_PATH, OpenLinks } from './operators/open-links.tsx';
+import { TOKENS_PATH, Tokens } from './operators/tokens.tsx';
 
 const AccessForm = lazy(async () => ({
   default: (await import('./operators/access-form.tsx')).AccessForm,
@@ -57,6 +58,7 @@ export function OperatorsPage() {
         empty={<Empty title="No operators">Invite the first one.</Empty>}
       />
       <OpenLinks nameAccount={nameAccount} />
+      <Tokens accounts={accounts} nameAccount={nameAccount} />
       {target !== undefined && (
         <Suspense>
           <AccessForm
@@ -130,14 +132,14 @@ interface OperatorMenuProps {
 function OperatorMenu({ operator, onLink, onAccess }: OperatorMenuProps) {
   const { id, name, disabled, login } = operator;
   const isSelf = useSession().operator.id === id;
-  // Links end with the access of their makers.
-  const outdated = [[PATH], [LINKS_PATH]];
+  // Links and tokens end with the access of their makers.
+  const outdated = [[PATH], [LINKS_PATH], [TOKENS_PATH]];
   const setDisabled = useChange({
     run: () => change('PUT', `${PATH}/${id}`, { disabled: !disabled }),
     outdated,
     done: disabled
       ? 'The operator may log in again.'
-      : 'The operator is disabled, its sessions and links have ended.',
+      : 'The operator is disabled, its sessions, links and tokens have ended.',
   });
   const makeLink = useChange({
     run: () => change('POST', `${PATH}/${id}/password-link`),
@@ -152,7 +154,7 @@ function OperatorMenu({ operator, onLink, onAccess }: OperatorMenuProps) {
   const askRemoval = () =>
     confirm({
       title: `Remove ${name}?`,
-      text: 'Its sessions and the links that it has made end at once. Its entries in the audit log stay.',
+      text: 'Its sessions and the links and tokens that it has made end at once. Its entries in the audit log stay.',
       action: 'Remove',
       onConfirm: () => remove.mutate(),
     });

@@ -24,12 +24,20 @@ interface ListTableProps<T> {
   /** Identifies an item among those of the page. */
   idOf: (item: T, row?: number) => string;
   selection?: Selection<T>;
+  /** Names the table for screen readers, where a page has several. */
+  label?: string;
 }
 
 /** Shows items as rows of a table that scrolls sideways where it is too wide. */
-export function ListTable<T>({ items, columns, idOf, selection }: ListTableProps<T>) {
+export function ListTable<T>({
+  items,
+  columns,
+  idOf,
+  selection,
+  label = 'Table',
+}: ListTableProps<T>) {
   return (
-    <Sideways label="Table">
+    <Sideways label={label}>
       <Table verticalSpacing={6} horizontalSpacing="sm" fz="sm" highlightOnHover>
         <Table.Thead>
           <Table.Tr>

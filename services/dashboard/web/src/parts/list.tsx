@@ -18,6 +18,8 @@ interface ListProps<T> {
   /** True if the URL's `cursor` selects the page of the query. */
   isPaged?: boolean;
   selection?: Selection<T>;
+  /** Names the table for screen readers, where a page has several. */
+  label?: string;
 }
 
 /** Shows one page of a list as a table, with the ways to the pages before and after it. */

@@ -2,14 +2,20 @@ import { TextInput } from '@mantine/core';
 
 const MAX_NAME_CHARACTERS = 100;
 
-/** The name of an account or of an app, the first field of the form that creates it. */
-export function NameField({ name, onChange }: { name: string; onChange: (name: string) => void }) {
+interface NameFieldProps {
+  name: string;
+  maxCharacters?: number;
+  onChange: (name: string) => void;
+}
+
+/** The name of an account, an app or a token, the first field of the form that creates it. */
+export function NameField({ name, maxCharacters = MAX_NAME_CHARACTERS, onChange }: NameFieldProps) {
   return (
     <TextInput
       label="Name"
       required
       withAsterisk={false}
-      maxLength={MAX_NAME_CHARACTERS}
+      maxLength={maxCharacters}
       data-autofocus
       value={name}
       onChange={({ currentTarget }) => onChange(currentTarget.value)}

@@ -40,7 +40,7 @@ export function WebhookRequests(props: WebhookRequestsProps) {
   );
 }
 
-function Requests({ app, webhook }: WebhookRequestsProps) {
+function Requests({ app, webhook, name }: WebhookRequestsProps) {
   const path = `/apps/${app}/webhooks/${webhook.id}/requests` as const;
   const query = useGet(path, {}, { everyMs: READ_EVERY_MS });
   const mayResend = useMay('operator') && webhook.state !== 'off';
@@ -78,7 +78,7 @@ function Requests({ app, webhook }: WebhookRequestsProps) {
             No requests in the last seven days.
           </Text>
         ) : (
-          <ListTable items={items} columns={columns} idOf={({ id }) => id} />
+          <ListTable {...{ items, columns }} idOf={({ id }) => id} label={`Requests to ${name}`} />
         )
       }
     </Loaded>

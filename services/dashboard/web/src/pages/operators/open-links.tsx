@@ -37,6 +37,7 @@ export function OpenLinks({ nameAccount }: { nameAccount: (id: string) => string
         query={query}
         columns={listColumns(nameAccount, ask)}
         idOf={({ id }) => id}
+        label="Table of links"
         empty={
           <Empty title="No open links">
             Invites and links for a new password are here until they are used.
