@@ -13,6 +13,7 @@ import {
   waitForText,
 } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
+import { createSentRequests } from '../support/console/sent-requests.ts';
 import { getPushStatus, send } from '../support/end-to-end/pushes.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import {
@@ -323,13 +324,6 @@ describe('webhooks:', () => {
     reason?: string;
   }
 
-  interface Sent {
-    id: string;
-    at: string;
-    status?: number;
-    resendOf?: string;
-  }
-
   let receiver: Receiver;
   /** A push that has ended before there is a webhook. */
   let push: string;
@@ -429,43 +423,24 @@ describe('webhooks:', () => {
     expect([isTested(), receiver.forged]).toEqual([true, 0]);
   });
 
-  test('requests are listed, their answers as text, and sent again, as the command line does too', async () => {
+  test('requests are listed, with answers as text, and sent again, also by the command line', async () => {
     receiver.respondWith((_request, response) => response.writeHead(202).end(MARKUP));
     await sendTestEvent('Accepted (202)');
-    const ofWebhook = [(await listInTerminal())[0]?.id ?? '', '--app', stack.dev.app];
-    const listRequests = () =>
-      runCarillonJson<Sent[]>(stack.home, 'webhook', 'deliveries', ...ofWebhook);
-    const { id, at } = await until(async () => {
-      const [last] = await listRequests();
-      return last?.status === 202 && last;
-    });
+    const sent = createSentRequests(stack, (await listInTerminal())[0]?.id);
+    const { id, at } = await sent.untilLast((last) => last.status === 202);
     await click(page, `Requests to 127.0.0.1:${receiver.port}`);
     await click(page, `Answer to the request of ${at}`);
     await waitForText(page, MARKUP);
     expect(await page.evaluate('globalThis.markupRan')).toBeUndefined();
     expect(await findViolations(page)).toEqual([]);
-
-    const sent = [...receiver.requests].slice(-1);
+    const [request] = receiver.requests.slice(-1);
     receiver.requests.length = 0;
     await click(page, `Resend the request of ${at}`);
     await waitForText(page, '1 test, sent again');
-    expect([receiver.requests, receiver.forged]).toEqual([sent, 0]);
-    const resent = await runCarillonJson<object>(
-      ...([
-        stack.home,
-        'webhook',
-        'resend',
-        ofWebhook[0] ?? '',
-        id,
-        ...ofWebhook.slice(1),
-      ] as const),
-    );
-    expect(resent).toMatchObject({ request: id });
-    await until(async () => {
-      const [last, before] = await listRequests();
-      return last?.resendOf === id && before?.resendOf === id;
-    });
-    expect(receiver.requests).toEqual([...sent, ...sent]);
+    await sent.resend(id);
+    await until(() => receiver.requests.length > 1);
+    await sent.untilLast(({ resendOf }) => resendOf === id);
+    expect([receiver.requests, receiver.forged]).toEqual([[request, request], 0]);
     receiver.respondWith(status(200));
   });
 
