@@ -222,6 +222,8 @@ describe('a request that is sent again', () => {
     const push = await insertReportedPush(database, 1, [webhook.id]);
     await deliver(database.store, push, {}, { finish: true });
     await report(database.store, webhook.id, { random: () => 1 });
+    // The events are due, the webhook waits.
+    await skipDelays(database, webhook.id);
     const hour = { $set: { retryAt: new Date(Date.now() + 3_600_000) } };
     const webhooks = database.db.collection<{ _id: string }>('webhooks');
     await webhooks.updateOne({ _id: webhook.id }, hour);
