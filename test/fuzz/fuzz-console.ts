@@ -19,8 +19,11 @@ export interface ConsoleFuzzReport {
 }
 
 const text: JsonSchema = { type: 'string' };
-/** A header takes no other characters. */
-const printable: JsonSchema = { type: 'string', pattern: '^[!-~]{0,60}$' };
+/** Headers of routes with which a request proves its rights. A header takes no other characters. */
+const HEADERS: Record<string, [name: string, schema: JsonSchema]> = {
+  '/api/setup': ['x-setup-token', { type: 'string', pattern: '^[!-~]{0,60}$' }],
+  '/api/v1/apps': ['authorization', { type: 'string', pattern: '^(Bearer )?(cop_)?[!-~]{0,60}$' }],
+};
 /** Headers that the generator does not choose. */
 const OWN_HEADERS = ['origin', 'x-forwarded-for'];
 const JSON_TYPE = 'application/json';
@@ -32,21 +35,19 @@ function endpoint(method: string, path: string, fields: Record<string, JsonSchem
   const parameters = Object.entries(isPost ? {} : fields).map(([name, field]) => ({
     ...{ name, in: 'query' as const, required: true, schema: field, example: '' },
   }));
-  const token = {
-    name: 'x-setup-token',
-    in: 'header' as const,
-    required: false,
-    schema: printable,
-  };
+  const header = HEADERS[path];
+  const headers = (header === undefined ? [] : [header]).map(([name, ofHeader]) => ({
+    ...{ name, in: 'header' as const, required: false, schema: ofHeader, example: '' },
+  }));
   return {
     ...{ id: `${method} ${path}`, method, path, needsApiKey: false, codes: new Set() },
-    parameters: path === '/api/setup' ? [...parameters, { ...token, example: '' }] : parameters,
+    parameters: [...parameters, ...headers],
     body: isPost ? { schema, example: {} } : undefined,
     types: [JSON_TYPE],
   };
 }
 
-/** The routes of the console that work without a session, and those of the same kind that need one. */
+/** The routes of the console that work without a session, and some that need one or a token. */
 const ROUTES = [
   endpoint('GET', '/api/login', {}),
   endpoint('POST', '/api/login', { name: text, password: text }),
@@ -58,6 +59,8 @@ const ROUTES = [
   endpoint('GET', '/api/oidc/start', { return: text }),
   endpoint('GET', '/api/oidc/callback', { code: text, state: text }),
   endpoint('POST', '/api/apps', { name: text }),
+  endpoint('GET', '/api/v1/apps', {}),
+  endpoint('POST', '/api/v1/apps', { name: text }),
 ];
 const LIST: EndpointList = { endpoints: ROUTES, resolve: (schema) => schema };
 

@@ -1,23 +1,12 @@
 import {
-  changeWebhook,
-  createWebhook,
-  listWebhookDetails,
-  listWebhookRequests,
   MAX_PENDING_COUNTED,
-  removeWebhook,
-  renewWebhookSecret,
-  replayPushes,
-  requestTestEvent,
-  resendRequest,
-  turnWebhookOff,
-  turnWebhookOn,
   type WebhookDetails,
   type WebhookRequestView,
 } from '@carillon/admin/webhooks';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
 import type { Command } from 'commander';
-import { type CommandStore, withStore } from './database.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { usageError } from './failure.ts';
 import { formatCount } from './output.ts';
 import type { CommandContext } from './stack.ts';
@@ -54,7 +43,7 @@ export function addWebhookCommands(program: Command, context: CommandContext): v
     name: 'test',
     description: 'send a test event; list shows the response a few seconds later',
     done: 'A test event is sent within seconds.',
-    apply: requestTestEvent,
+    apply: 'requestTestEvent',
   });
   addDeliveriesCommand(webhook, context);
   addResendCommand(webhook, context);
@@ -63,19 +52,19 @@ export function addWebhookCommands(program: Command, context: CommandContext): v
     name: 'off',
     description: 'stop sending events',
     done: 'The webhook is off.',
-    apply: turnWebhookOff,
+    apply: 'turnWebhookOff',
   });
   addChangeCommand(webhook, context, {
     name: 'on',
     description: 'send events again, also those that were not sent before',
     done: 'The webhook is on.',
-    apply: turnWebhookOn,
+    apply: 'turnWebhookOn',
   });
   addChangeCommand(webhook, context, {
     name: 'remove',
     description: 'remove a webhook; events that were not sent yet are discarded',
     done: 'The webhook is removed.',
-    apply: removeWebhook,
+    apply: 'removeWebhook',
   });
 }
 
@@ -89,7 +78,7 @@ function addAddCommand(parent: Command, { stack, output }: CommandContext): void
     .action(async ({ app, url, events }: AddOptions) => {
       const address = parseAddress(url);
       const names = events === undefined ? WEBHOOK_EVENTS : parseEvents(events);
-      const added = await withStore(stack(), (store) => createWebhook(store, app, address, names));
+      const added = await withAdmin(stack(), (admin) => admin.createWebhook(app, address, names));
       output.show(added, [
         `Webhook ${added.webhook.id} added.`,
         `Secret, shown only once: ${added.secret}`,
@@ -112,7 +101,7 @@ function addEditCommand(parent: Command, { stack, output }: CommandContext): voi
         address: url === undefined ? undefined : parseAddress(url),
         events: events === undefined ? undefined : parseEvents(events),
       };
-      const webhook = await withStore(stack(), (store) => changeWebhook(store, app, id, changes));
+      const webhook = await withAdmin(stack(), (admin) => admin.changeWebhook(app, id, changes));
       output.show(webhook, [`Webhook ${id} changed.`]);
     });
 }
@@ -137,7 +126,7 @@ function addListCommand(parent: Command, { stack, output }: CommandContext): voi
     .description("list an app's webhooks with their state, without addresses and secrets")
     .requiredOption('--app <id>', 'the app')
     .action(async ({ app }: AppOption) => {
-      const views = await withStore(stack(), (store) => listWebhookDetails(store, app));
+      const views = await withAdmin(stack(), (admin) => admin.listWebhookDetails(app));
       output.show(views, views.flatMap(formatWebhook));
     });
 }
@@ -166,7 +155,7 @@ function addRotateCommand(parent: Command, { stack, output }: CommandContext): v
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      const secret = await withStore(stack(), (store) => renewWebhookSecret(store, app, id));
+      const secret = await withAdmin(stack(), (admin) => admin.renewWebhookSecret(app, id));
       output.show({ id, secret }, [`Secret, shown only once: ${secret}`]);
     });
 }
@@ -178,7 +167,7 @@ function addDeliveriesCommand(parent: Command, { stack, output }: CommandContext
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      const requests = await withStore(stack(), (store) => listWebhookRequests(store, app, id));
+      const requests = await withAdmin(stack(), (admin) => admin.listWebhookRequests(app, id));
       output.show(requests, requests.flatMap(formatRequest));
     });
 }
@@ -202,7 +191,7 @@ function addResendCommand(parent: Command, { stack, output }: CommandContext): v
     .argument('<request>', 'id of the request, as deliveries shows it')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, request: string, { app }: AppOption) => {
-      await withStore(stack(), (store) => resendRequest(store, app, id, request));
+      await withAdmin(stack(), (admin) => admin.resendRequest(app, id, request));
       output.show({ id, request }, ['The request is sent again within seconds.']);
     });
 }
@@ -220,7 +209,7 @@ function addReplayCommand(parent: Command, { stack, output }: CommandContext): v
         fromMs: parseTime('--from', from),
         toMs: to === undefined ? Date.now() : parseTime('--to', to),
       };
-      const { pushes } = await withStore(stack(), (store) => replayPushes(store, app, id, range));
+      const { pushes } = await withAdmin(stack(), (admin) => admin.replayPushes(app, id, range));
       output.show({ id, pushes }, [`${formatCount(pushes, 'push', 'pushes')} reported again.`]);
     });
 }
@@ -236,7 +225,7 @@ interface ChangeCommand {
   name: string;
   description: string;
   done: string;
-  apply(store: CommandStore, app: string, id: string): Promise<void>;
+  apply: 'requestTestEvent' | 'turnWebhookOff' | 'turnWebhookOn' | 'removeWebhook';
 }
 
 function addChangeCommand(
@@ -250,7 +239,7 @@ function addChangeCommand(
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      await withStore(stack(), (store) => apply(store, app, id));
+      await withAdmin(stack(), (admin) => admin[apply](app, id));
       output.show({ id }, [done]);
     });
 }

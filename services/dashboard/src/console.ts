@@ -19,6 +19,7 @@ import { createAudited } from './http/audited.ts';
 import { createBoardPages } from './http/board-pages.ts';
 import { createEventStreams } from './http/event-stream.ts';
 import { createPages } from './http/pages.ts';
+import { createReferenceFile } from './http/reference-file.ts';
 import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
 import { CONTENT_SECURITY_POLICY, serveConsole } from './http/server.ts';
@@ -42,7 +43,6 @@ import { pushRoutes } from './pushes/routes.ts';
 import { boardRoutes } from './queues/board-routes.ts';
 import { BOARD_FILES, createBoard } from './queues/bull-board.ts';
 import { queueRoutes } from './queues/routes.ts';
-import { createReferencePages } from './reference/pages.ts';
 
 /** Parts that the console runs on. */
 interface ConsoleParts {
@@ -99,7 +99,7 @@ export async function createConsole(
     ...{ folder: BOARD_FILES, describeEntry: createBoard(env.CONSOLE_ENVIRONMENT).describeEntry },
     ...{ sessions, api, contentSecurityPolicy: CONTENT_SECURITY_POLICY },
   });
-  const reference = createReferencePages(routes, version, address.url ?? '/');
+  const reference = createReferenceFile(routes, version, address.url ?? '/');
   const server = await serveConsole(env.DASHBOARD_LISTEN, {
     ...{
       address,

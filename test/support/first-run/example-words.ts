@@ -1,7 +1,7 @@
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newRequestId } from '@carillon/core/ids';
+import { newRequestId } from '../../../packages/core/src/ids.ts';
 import { withStore } from '../api/tenants.ts';
 import { runCarillonJson } from '../carillon.ts';
 import { registerDevice } from '../register-device.ts';
@@ -30,6 +30,8 @@ const WORDS: Record<string, (app: ExampleApp) => string | Promise<string>> = {
     (await runCarillonJson<{ id: string }>(home, 'key', 'create', '--app', dev.app)).id,
   LINK: findInvite,
   OPERATOR: createOperator,
+  OPERATOR_TOKEN: async ({ home }) =>
+    (await runCarillonJson<{ id: string }>(home, 'operator', 'token', 'create', 'example')).id,
   PUSH: async ({ dev }) => {
     const { token } = await registerDevice(dev);
     const { json } = await callApi(dev, 'POST', '/push', { to: token, data: { a: 1 } });

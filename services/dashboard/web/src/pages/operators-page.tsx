@@ -15,8 +15,9 @@ import { SecretDialog } from '../parts/secret-dialog.tsx';
 import { Ago } from '../parts/time.tsx';
 import { useSession } from '../shell/session.ts';
 import type { AccessTarget } from './operators/access-form.tsx';
-import { LINKS_PATH, OpenLinks } from './operators/open-links.tsx';
-import { TOKENS_PATH, Tokens } from './operators/tokens.tsx';
+import { OpenLinks } from './operators/open-links.tsx';
+import { LINKS_PATH, TOKENS_PATH } from './operators/paths.ts';
+import { Tokens } from './operators/tokens.tsx';
 
 const AccessForm = lazy(async () => ({
   default: (await import('./operators/access-form.tsx')).AccessForm,

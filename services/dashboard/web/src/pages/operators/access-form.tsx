@@ -5,8 +5,7 @@ import { useChange } from '../../api/use-change.ts';
 import { ROLES } from '../../lib/roles.ts';
 import { FormDialog } from '../../parts/form-dialog.tsx';
 import { AccessFields, isComplete, toAccess, toGrant } from './access-fields.tsx';
-import { LINKS_PATH } from './open-links.tsx';
-import { TOKENS_PATH } from './tokens.tsx';
+import { LINKS_PATH, TOKENS_PATH } from './paths.ts';
 
 /** Operator whose access the form sets. */
 export type AccessTarget = { kind: 'invite' } | { kind: 'change'; operator: Operator };

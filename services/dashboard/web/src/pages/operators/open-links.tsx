@@ -7,9 +7,8 @@ import { confirm } from '../../parts/confirm.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { type Column, List } from '../../parts/list.tsx';
 import { Time } from '../../parts/time.tsx';
+import { LINKS_PATH } from './paths.ts';
 
-/** Path of the links that nobody has used yet. */
-export const LINKS_PATH = '/operators/links';
 /** Links shown: each works for an hour at most. */
 const MAX_LINKS = 100;
 

@@ -8,7 +8,7 @@ import { ROLES } from '../../lib/roles.ts';
 import { FormDialog } from '../../parts/form-dialog.tsx';
 import { NameField } from '../../parts/name-field.tsx';
 import { AccessFields, isComplete, toAccess, toGrant } from './access-fields.tsx';
-import { TOKENS_PATH } from './tokens.tsx';
+import { TOKENS_PATH } from './paths.ts';
 
 /** A program manages no operators. */
 const TOKEN_ROLES = ROLES.filter((role) => role !== 'owner');

@@ -9,11 +9,10 @@ import { Empty } from '../../parts/empty.tsx';
 import { type Column, List } from '../../parts/list.tsx';
 import { SecretDialog } from '../../parts/secret-dialog.tsx';
 import { Ago, Time } from '../../parts/time.tsx';
+import { TOKENS_PATH } from './paths.ts';
 
 const TokenForm = lazy(async () => ({ default: (await import('./token-form.tsx')).TokenForm }));
 
-/** Path of the operator tokens. */
-export const TOKENS_PATH = '/operators/tokens';
 /** Tokens shown. */
 const MAX_TOKENS = 100;
 

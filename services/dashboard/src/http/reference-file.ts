@@ -1,6 +1,6 @@
 import express, { type Router } from 'express';
-import { createPageFile, sendFile } from '../http/pages.ts';
-import type { ConsoleRoute } from '../http/route.ts';
+import { createPageFile, sendFile } from './pages.ts';
+import type { ConsoleRoute } from './route.ts';
 
 const PATH = '/openapi-admin.json';
 
@@ -9,7 +9,7 @@ const PATH = '/openapi-admin.json';
  *
  * @param server URL of the console
  */
-export function createReferencePages(
+export function createReferenceFile(
   routes: readonly ConsoleRoute[],
   version: string,
   server: string,
@@ -17,7 +17,7 @@ export function createReferencePages(
   let file: ReturnType<typeof createPageFile> | undefined;
   // At the first request: few processes are asked for it.
   const prepare = async () => {
-    const { createAdminDocument } = await import('./document.ts');
+    const { createAdminDocument } = await import('../reference/document.ts');
     const text = JSON.stringify(createAdminDocument(routes, version, server));
     return createPageFile(Buffer.from(text), PATH);
   };
