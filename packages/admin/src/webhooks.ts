@@ -259,14 +259,18 @@ function boxKeyMissing(): AdminError {
   return new AdminError('BOX_KEY_MISSING', text);
 }
 
-function toRequestView({
-  _id: id,
-  webhook: _webhook,
-  at,
-  events,
-  ...facts
-}: WebhookRequestDocument): WebhookRequestView {
-  return { id, at: at.toISOString(), events: events.length, ...facts };
+function toRequestView(document: WebhookRequestDocument): WebhookRequestView {
+  const { _id: id, at, status, error, milliseconds, events, types, bytes } = document;
+  const { attempt, resendOf, answer } = document;
+  return {
+    ...{ id, at: at.toISOString() },
+    ...(status !== undefined && { status }),
+    ...(error !== undefined && { error }),
+    ...{ milliseconds, events: events.length, types, bytes },
+    ...(attempt !== undefined && { attempt }),
+    ...(resendOf !== undefined && { resendOf }),
+    ...(answer !== undefined && { answer }),
+  };
 }
 
 function webhookIsOff(): AdminError {

@@ -126,10 +126,11 @@ export const webhooks: z.ZodType<{ items: WebhookDetails[] }> = z.object({
 export const webhookRequests: z.ZodType<{ items: WebhookRequestView[] }> = z.object({
   items: z.array(
     z.object({
-      ...{ id: text, at: text, milliseconds: count, events: count, bytes: count },
-      types: z.array(z.object({ type: text, count })),
+      ...{ id: text, at: text },
       status: count.exactOptional(),
       error: text.exactOptional(),
+      ...{ milliseconds: count, events: count, types: z.array(z.object({ type: text, count })) },
+      bytes: count,
       attempt: count.exactOptional(),
       resendOf: text.exactOptional(),
       answer: text.exactOptional(),
