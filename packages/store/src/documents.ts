@@ -338,6 +338,8 @@ export interface WebhookDocument {
   lastSuccessAt?: Date;
   /** A test event was requested. */
   testAt?: Date;
+  /** The request that is to be sent again. */
+  resend?: string;
   /** Events that were removed with their push before they could be reported. */
   dropped?: number;
 }

@@ -24,6 +24,8 @@ export const DUE_BATCHES_INDEX = {
 
 /** Retention of entries of the audit log. */
 const AUDIT_SECONDS = 400 * 86_400;
+/** Retention of requests to webhooks: a receiver's answer may repeat data of devices. */
+const WEBHOOK_REQUEST_SECONDS = 7 * 86_400;
 /** Retention of re-drives after their end. */
 const REDRIVE_SECONDS = 30 * 86_400;
 
@@ -206,6 +208,10 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { app: 1, createdAt: 1 } },
     // Of two calls that add a webhook at once, one gets the slot.
     { key: { app: 1, slot: 1 }, unique: true },
+  ],
+  webhook_requests: [
+    { key: { webhook: 1, _id: 1 } },
+    { key: { at: 1 }, expireAfterSeconds: WEBHOOK_REQUEST_SECONDS },
   ],
   redrives: [
     // An app has one re-drive at a time: two of them could send to the same recipients.

@@ -26,6 +26,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   'webhook list': '--app APP',
   'webhook rotate': 'WEBHOOK --app APP',
   'webhook test': 'WEBHOOK --app APP',
+  'webhook deliveries': 'WEBHOOK --app APP',
+  'webhook resend': 'WEBHOOK REQUEST --app APP',
   'webhook replay': 'WEBHOOK --app APP --from 2026-01-31T18:00:00Z --to 2026-01-31T19:00:00Z',
   'webhook off': 'WEBHOOK --app APP',
   'webhook on': 'WEBHOOK --app APP',

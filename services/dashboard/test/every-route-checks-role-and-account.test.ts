@@ -31,7 +31,9 @@ interface Access {
 /** Of the admin API the tests name the paths of the same routes of the console. */
 const WAYS = ['a session', 'a token'] as const;
 
-/** In the payload of a push. */
+/** A request to a webhook. */
+const REQUEST = 'd'.repeat(24);
+/** In the payload of a push, and in the answer of a webhook's receiver. */
 const CANARY = 'payload-canary';
 const WEBHOOK = { url: 'https://receiver.example/hook', events: ['push.finished'] };
 
@@ -66,6 +68,13 @@ beforeAll(async () => {
   ids = { ...ids, token, push: sent.body.id, topic: 'news', redrive: redrive.body.id };
   ids = { ...ids, queueName: 'send', jobId: `send-${sent.body.id}-0` };
   ids = { ...ids, queueStatus: 'failed', schedulerId: 'reconcile' };
+  ids = { ...ids, request: REQUEST };
+  await store.webhookRequests.record(webhook.body.id, [
+    {
+      ...{ _id: REQUEST, webhook: webhook.body.id, at: new Date(), status: 200, milliseconds: 1 },
+      ...{ bytes: 2, events: [`${webhook.body.id}.test.1`], types: [], answer: CANARY },
+    },
+  ]);
   otherApp = (await owner.post('/api/apps', { account: other, name: 'app' })).body.id;
   access = {
     'a session': {
@@ -124,7 +133,7 @@ function call(caller: Caller, route: ConsoleRoute, of = ids) {
 async function readAll() {
   const names = [
     ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
-    'operatorTokens',
+    ...['operatorTokens', 'webhook_requests'],
     ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks'],
   ];
   const collections = names.map((name) => started.db.collection(name));
@@ -142,6 +151,21 @@ describe('every route', () => {
       [],
     );
   });
+
+  test.each(WAYS)(
+    'of the answers of receivers shows them to operators only, by %s',
+    async (way) => {
+      const path = `/api/apps/${ids.app}/webhooks/${ids.id}/requests`;
+      for (const role of access[way].roles) {
+        const { body } = await access[way].callers[role].request('GET', path);
+        expect(body.items).toMatchObject([{ id: REQUEST, status: 200, milliseconds: 1 }]);
+        expect([role, body.items[0].answer]).toEqual([
+          role,
+          role === 'viewer' ? undefined : CANARY,
+        ]);
+      }
+    },
+  );
 
   test('of the audit log only reads it', () => {
     const ofAudit = routes.filter(({ path }) => path.startsWith('/audit'));

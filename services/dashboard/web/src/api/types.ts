@@ -22,6 +22,7 @@ export type Credential = Item<'get /apps/:app/credentials'>;
 export type SentTestPush = ConsoleApi['post /apps/:app/credentials/:channel/test'];
 export type Webhooks = ConsoleApi['get /apps/:app/webhooks'];
 export type Webhook = Webhooks['items'][number];
+export type WebhookRequest = Item<'get /apps/:app/webhooks/:id/requests'>;
 /** A receiver's response, or the code of the error. */
 export type WebhookResponse = NonNullable<Webhook['last']>;
 
