@@ -67,10 +67,7 @@ export interface CredentialDocument {
   /** New with each change: a rejection or a cached client is valid for one revision. */
   revision: string;
   changedAt: Date;
-  /**
-   * The provider's last rejection; sending is paused until `until`. `since` is the first one that no acceptance followed;
-   * absent if an earlier release has written it.
-   */
+  /** The provider's last rejection; sending is paused until `until`. `since` is the first one that no acceptance followed. */
   refused?: { detail: string; at: Date; until: Date; since?: Date };
 }
 
@@ -107,6 +104,7 @@ export interface DeviceDocument {
   registeredAt: Date;
   /** It registered or was connected, to some hours; in an app that prunes devices, or its provider accepted a push, to a day. */
   lastActiveAt: Date;
+  /** It was imported then: it counts as seen, but is not shown as active. */
   importedAt?: Date;
   /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
   expiresAt?: Date;
@@ -228,10 +226,7 @@ export interface Batch {
   later?: DeferredEntry[];
   /** Errors of a provider about recipients that have failed or are gone. */
   words?: ProviderErrorEntry[];
-  /**
-   * Time at which the first recipients failed, by MongoDB's clock. Written with their outcomes, and never changed
-   * again.
-   */
+  /** Time at which the first recipients failed, by MongoDB's clock: written with their outcomes, never changed. */
   failedAt?: Date;
   /** Reasons of the failed recipients, as a mask (core/outcomes). */
   failures?: number;
