@@ -30,6 +30,7 @@ const LIBRARY_ROOMS = {
   ioredis: ['^packages/presence/'],
   'mqtt-packet': ['^services/device-gateway/'],
   mqtt: ['^services/cli/'],
+  'cli-progress': ['^services/cli/src/progress\\.ts$'],
   '@opentelemetry/[^/]+': ['^packages/runtime/src/opentelemetry\\.ts$'],
   pino: ['^packages/runtime/'],
   '@prometheus-io/client': ['^packages/runtime/'],

@@ -92,7 +92,7 @@ test('from the set-up link to a delivered push, without a reload', async () => {
   await click(page, 'Send');
   await waitForText(page, 'One device gets the push.');
   await click(page, 'See how it is delivered', 'link');
-  await waitForOutcomes(page, 'In inbox 1');
+  await waitForOutcomes(page, 'Pending (stored) 1');
   await waitForText(page, 'Live');
 
   await page.evaluate('globalThis.isSamePage = true');

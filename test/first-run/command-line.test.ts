@@ -4,11 +4,15 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { listCommandPaths } from '../../services/cli/test/run-carillon.ts';
+import { createTestTenant, withStore } from '../support/api/tenants.ts';
 import { type CarillonRun, runCarillon, runCarillonHere } from '../support/carillon.ts';
+import { prepareExample } from '../support/first-run/example-words.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { createLagRecord } from '../support/observer-lag.ts';
 import { registerIphone } from '../support/providers/devices.ts';
+import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedProviders, useSharedStack } from '../support/shared-stack.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
@@ -91,6 +95,12 @@ describe('devices and pushes', () => {
     const id = `${sent.id}`;
     const outcomes = () => sendRequest('push', 'outcomes', id);
     await until(async () => JSON.stringify((await outcomes()).outcomes) === '{"inbox":1}');
+    for (const words of [
+      ['push', 'outcomes', id],
+      ['push', 'outcomes', id, '--token', device.token],
+      ['device', 'pushes', device.token],
+    ])
+      expect((await run(...words)).stdout).toContain('pending (stored)');
     const { stdout } = await runAsOperator('--json', 'push', 'status', id);
     expect(stdout).toContain(`"payload":${data}`);
     await device.connect();
@@ -112,7 +122,7 @@ describe('devices and pushes', () => {
     expect(again).toEqual(first);
     const schedule = Math.ceil(Date.parse(when) / 1_000);
     const listed = await sendRequest<unknown[]>(
-      ...['push', 'list', '--app', stack.dev.app, '--limit', '1'],
+      ...['push', 'list', '--app', stack.dev.app, '--state', 'scheduled', '--limit', '1'],
     );
     const ends = { schedule, expiration: schedule + 3_600 };
     expect(listed).toEqual([
@@ -121,6 +131,106 @@ describe('devices and pushes', () => {
     const { stdout } = await run('push', 'send', ...args.with(3, '{"a":2}'));
     expect(stdout).toBe('');
   });
+});
+
+test('pushes are found by topic, state and time, deleted, and topics are listed', async () => {
+  const { dev, api } = await createTestTenant(stack, { limit: null });
+  const { token } = await registerDevice(dev);
+  await api('POST', '/topics/subscribe', { token, topics: ['news', 'sport'] });
+  const key = { CARILLON_API: dev.api, CARILLON_API_KEY: dev.apiKey };
+  const ask = async (...args: string[]) => {
+    const { stdout } = await runCarillonHere(stack.home, ['--json', ...args], key);
+    return JSON.parse(stdout);
+  };
+  const send = async (topic: string): Promise<string> =>
+    (await ask('push', 'send', '--topic', topic, '--data', '{"a":1}')).id;
+  const list = async (...filters: string[]): Promise<string[]> => {
+    const pushes: { id: string }[] = await ask('push', 'list', '--app', dev.app, ...filters);
+    return pushes.map(({ id }) => id);
+  };
+  const [news, sport] = [await send('news'), await send('sport')];
+  expect(await list()).toEqual([sport, news]);
+  expect(await list('--limit', '1')).toEqual([sport]);
+  expect(await list('--before', sport)).toEqual([news]);
+  expect(await list('--topic', 'news', '--state', 'open', '--since', '1h')).toEqual([news]);
+  expect(await list('--since', new Date(Date.now() + 60_000).toISOString())).toEqual([]);
+  expect(await ask('push', 'delete', news)).toEqual({ success: true });
+  expect(await list('--state', 'deleted')).toEqual([news]);
+  await until(async () => (await list('--outcome', 'deleted')).includes(news));
+
+  const topics = await ask('topic', 'list', '--app', dev.app);
+  expect(topics).toEqual([
+    { name: 'news', subscribers: 1 },
+    { name: 'sport', subscribers: 1 },
+  ]);
+  const counted = { name: 'news', subscribers: 1, platforms: ['electron'] };
+  const shown = { ...counted, devices: [{ token, platform: 'electron' }] };
+  expect(await ask('topic', 'show', 'news', '--app', dev.app)).toEqual(shown);
+  const absent = await run('topic', 'show', 'none', '--app', dev.app);
+  expect(absent).toMatchObject({ code: 1, stderr: 'The app has no topic none.\n' });
+});
+
+test('a push is sent for an app without its key, and rejected as by the API', async () => {
+  const { dev, account } = await createTestTenant(stack, { limit: null });
+  const receiver = await newMqttDevice(dev);
+  await receiver.connect();
+  const data = '{"n":12345678901234567890}';
+  const send = (...args: string[]) =>
+    runCarillonHere(stack.home, ['--json', 'push', 'send', '--app', dev.app, ...args], {
+      CARILLON_API: 'http://127.0.0.1:1',
+    });
+  const args = ['--to', receiver.token, '--data', data, '--idempotency-key', 'order 1'];
+  const first = await send(...args);
+  expect(JSON.parse(first.stdout)).toMatchObject({ success: true, info: { devices: 1 } });
+  expect(await send(...args)).toEqual(first);
+  const [arrival] = await receiver.waitFor(1);
+  expect(arrival?.payload).toBe(data);
+  await receiver.disconnect();
+
+  const { text } = await callApi(dev, 'POST', '/push', { to: device.token, data: {} });
+  const rejected = await send('--to', device.token, '--data', '{}');
+  expect([rejected.code, rejected.stdout]).toEqual([1, `${text}\n`]);
+  const entries = await withStore(stack, ({ audit }) =>
+    audit.list({ accounts: [account], limit: 10 }),
+  );
+  const results = entries.map(({ action, ends }) => [action, ends[0]?.result]);
+  expect(results).toEqual([
+    ['push.send', 'NO_RECIPIENTS'],
+    ['push.send', 'done'],
+    ['push.send', 'done'],
+  ]);
+});
+
+test('failures are listed, and their pushes sent again until the end', async () => {
+  const providers = await useSharedProviders();
+  const { dev, account } = await providers.tenant();
+  const { token, address } = await registerIphone(dev);
+  await providers.sandbox.script('apns', address, [{ as: 'BadCollapseId' }]);
+  const { json } = await callApi(dev, 'POST', '/push', { to: token, data: { a: 1 } });
+  const ofApp = ['--app', dev.app];
+  const list = () => sendRequest<object[]>('failures', 'list', ...ofApp, '--channel', 'apns');
+  const [failure] = await until(async () => (await list()).length > 0 && list());
+  expect(failure).toMatchObject({ push: json.id, channel: 'apns', failed: 1, redriven: 0 });
+  expect(await sendRequest('failures', 'list', ...ofApp, '--to', '1h')).toEqual([]);
+
+  expect((await run('failures', 'redrive', ...ofApp)).code).toBe(2);
+  const redriven = await sendRequest('failures', 'redrive', ...ofApp, '--push', `${json.id}`);
+  const result = { state: 'finished', total: 1, done: 1, recipients: 1, skipped: 0 };
+  expect(redriven).toMatchObject({ ...result, app: dev.app });
+  expect(await providers.sandbox.receivedOver('apns', address)).toHaveLength(2);
+  expect(await list()).toMatchObject([{ push: json.id, redriven: 1 }]);
+  const [entry] = await providers.store.audit.list({ accounts: [account], limit: 10 });
+  const actor = expect.objectContaining({ name: 'carillon command' });
+  expect(entry).toMatchObject({
+    actor,
+    action: 'failures.redrive',
+    ends: [{ result: 'done', facts: { id: redriven.id } }],
+  });
+
+  const { id } = await sendRequest('failures', 'redrive', ...ofApp, '--all', '--no-wait');
+  const ended = () => providers.store.redrives.find(`${id}`);
+  await until(async () => (await ended())?.state === 'finished');
+  await providers.close();
 });
 
 test('fields of providers reach them as they are in a file', async () => {
@@ -173,6 +283,46 @@ test('simulate prints one JSON line for each push that arrives, until it is stop
   }
   expect((await ended)[0]).toBe(0);
 });
+
+/** They print a JSON value for each event. */
+const STREAMS = ['simulate'];
+/** It tells of the whole stack, which other files use. */
+const MAY_FIND_FAULTS = ['doctor'];
+/** It changes the credentials of all apps: services/cli/test/reseal-keeps-all-credentials.test.ts runs it. */
+const SHOWN_ONLY = ['credential reseal'];
+
+describe.each(listCommandPaths())('carillon %s', (path) => {
+  let example: string;
+
+  test('has an example in its help', async () => {
+    const { code, stdout } = await run(...path.split(' '), '--help');
+    expect(code).toBe(0);
+    example = /\nExample:\n {2}(.+)\n$/.exec(stdout)?.[1] ?? '';
+    expect(`${example} `).toMatch(new RegExp(`^carillon ${path} `));
+  });
+
+  if (SHOWN_ONLY.includes(path)) return;
+  test.each([{ json: [] }, { json: ['--json'] }])('runs it: $json', async ({ json }) => {
+    const { args, env } = await prepareExample(stack, example);
+    const { code, stdout, stderr } = await runCarillonHere(stack.home, [...args, ...json], env);
+    if (!MAY_FIND_FAULTS.includes(path))
+      expect({ code, stderr }).toEqual({ code: 0, stderr: expect.any(String) });
+    const lines = stdout.split('\n').filter((line) => line !== '');
+    const values = lines.flatMap(parseJson);
+    if (json.length === 0) expect(values).toEqual([]);
+    else if (STREAMS.includes(path)) expect(values).toHaveLength(lines.length);
+    else expect([lines.length, values.length]).toEqual([1, 1]);
+  });
+});
+
+/** Parses a line; empty if it is no JSON value. */
+function parseJson(line: string): unknown[] {
+  try {
+    return [JSON.parse(line)];
+  } catch {
+    return [];
+  }
+}
 
 describe('the exit code', () => {
   test.each([

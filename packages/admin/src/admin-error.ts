@@ -10,7 +10,9 @@ export type AdminErrorCode =
   | 'LINK_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
+  | 'REDRIVE_NOT_FOUND'
   | 'TOKEN_NOT_FOUND'
+  | 'TOPIC_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'
   /** The app has the maximum number of webhooks. */
   | 'WEBHOOK_LIMIT_REACHED'
@@ -31,6 +33,8 @@ export type AdminErrorCode =
   /** The only owner that is left: without it the operators could not be managed. */
   | 'LAST_OWNER'
   | 'REDIS_UNREACHABLE'
+  /** An app has one re-drive at a time. */
+  | 'REDRIVE_RUNNING'
   | 'SANDBOX_UNREACHABLE';
 
 /** Inputs that an error can name, so that each user interface points to its own option or form field. */

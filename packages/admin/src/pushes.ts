@@ -1,44 +1,51 @@
+import { REPORTED_OUTCOMES } from '@carillon/core/outcomes';
+import type { PushQuery } from '@carillon/reports/push-search';
 import type { Reports } from '@carillon/reports/reports';
-import type { ListedPush } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
-import { type Page, type PageQuery, toPage } from './page.ts';
+import type { Page } from './page.ts';
+import { type PushItem, searchPushes } from './push-details.ts';
 import { requireApp } from './require-app.ts';
 
-/** Text that sorts after every push id, which is hexadecimal. */
-const AFTER_ALL_PUSH_IDS = 'g';
+/** States by which pushes are listed; the others last less than a second. */
+export const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;
+
+/** Outcomes that end a recipient, by which pushes are listed. */
+export const ENDS = REPORTED_OUTCOMES.filter((outcome) => outcome !== 'pending');
+
 /** Maximum number of recipients that are listed with a provider's error. */
 const MAX_LISTED_ERRORS = 100;
 
-/** Push with the names and times (unix seconds) of the HTTP API; `outcomes` once it has ended. */
+/**
+ * Push with the names and times (unix seconds) of the HTTP API. One in delivery has `batches` instead of `outcomes` if
+ * it has many.
+ */
 export type PushView = ReturnType<typeof toPushView>;
 
 /**
- * Lists the pushes of an app that the store still holds, the newest first.
+ * Searches an app's pushes as `searchPushes` does.
  *
  * @throws AdminError APP_NOT_FOUND
  */
 export async function listPushes(
-  store: Pick<Store, 'apps' | 'pushes'>,
-  app: string,
-  query: PageQuery,
+  store: Pick<Store, 'apps'> & Parameters<typeof searchPushes>[0],
+  query: PushQuery,
 ): Promise<Page<PushView>> {
-  await requireApp(store, app);
-  const found = await store.pushes.list(app, query.cursor ?? AFTER_ALL_PUSH_IDS, query.limit);
-  return toPage(found.map(toPushView), query, ({ id }) => id);
+  await requireApp(store, query.app);
+  const { items, ...paging } = await searchPushes(store, query, false);
+  return { items: items.map(toPushView), ...paging };
 }
 
-function toPushView(push: ListedPush) {
-  const { dueAt, topics, counts } = push;
+function toPushView({ id, state, acceptedAt, dueAt, expiresAt, ...push }: PushItem) {
+  const { devices, topics, counts, batches } = push;
+  const toSeconds = (ms: number): number => Math.floor(ms / 1_000);
   return {
-    id: push._id,
-    state: push.state,
-    date: toUnixSeconds(push.acceptedAt),
-    ...(dueAt !== undefined && { schedule: toUnixSeconds(dueAt) }),
-    expiration: toUnixSeconds(push.expiresAt),
-    devices: push.devices,
+    ...{ id, state, date: toSeconds(acceptedAt) },
+    ...(dueAt !== undefined && { schedule: toSeconds(dueAt) }),
+    ...{ expiration: toSeconds(expiresAt), devices },
     ...(topics !== undefined && { topics }),
     ...(counts !== undefined && { outcomes: counts }),
+    ...(batches !== undefined && { batches }),
   };
 }
 

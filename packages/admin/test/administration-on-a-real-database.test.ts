@@ -27,6 +27,8 @@ import { checkDatabase } from '../src/doctor.ts';
 import { listFailures } from '../src/failures.ts';
 import { createKey, listKeys, revokeKey } from '../src/keys.ts';
 import { getPushOutcomes, getRecipientOutcome, listPushes } from '../src/pushes.ts';
+import { getRedrive } from '../src/redrives.ts';
+import { getTopic, listTopics } from '../src/topics.ts';
 
 const SECRETS = {
   pepper: 'p'.repeat(64),
@@ -67,7 +69,10 @@ describe('an unknown id is reported by a code', () => {
     ['saveWebPush', 'APP', () => saveWebPush(store, KEYS, UNKNOWN, {})],
     ['removeCredential', 'CREDENTIAL', () => removeCredential(store, KEY)],
     ['listDevices', 'APP', () => listDevices(store, UNKNOWN, FIRST_PAGE)],
-    ['listPushes', 'APP', () => listPushes(store, UNKNOWN, FIRST_PAGE)],
+    ['listPushes', 'APP', () => listPushes(store, { app: UNKNOWN, limit: 1 })],
+    ['listTopics', 'APP', () => listTopics(store, UNKNOWN, FIRST_PAGE)],
+    ['getTopic', 'APP', () => getTopic(store, UNKNOWN, 'news')],
+    ['getRedrive', 'REDRIVE', () => getRedrive(store, UNKNOWN)],
     ['listDevicePushes', 'DEVICE', () => listDevicePushes(store, 'f00d', FIRST_PAGE)],
     ['getPushOutcomes', 'PUSH', () => getPushOutcomes(store, UNKNOWN)],
     ['getRecipientOutcome', 'PUSH', () => getRecipientOutcome(store, UNKNOWN, 'f00d')],

@@ -236,17 +236,6 @@ function createPushReads(pushes: Pushes) {
     findApp: async (id: string): Promise<string | undefined> =>
       (await pushes.findOne({ _id: id }, { projection: { app: 1 } }))?.app,
 
-    /** Lists an app's accepted pushes older than the id `before`, the newest first. */
-    list: (app: string, before: string, limit: number): Promise<ListedPush[]> =>
-      pushes
-        .find<ListedPush>(
-          { app, _id: { $lt: before }, state: { $ne: 'accepting' } },
-          { projection: LISTED_FIELDS },
-        )
-        .sort({ _id: -1 })
-        .limit(limit)
-        .toArray(),
-
     /** Reads the payloads and times of an app's pushes. */
     payloads: (app: string, ids: readonly string[]) =>
       pushes

@@ -51,7 +51,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   pageCursors: { find: [APP, 'news', 2] },
   pushes: {
     ...{ readForSending: [[PUSH]], listDueTraces: [10], listTraces: [[PUSH], 10] },
-    ...{ isSendable: [push()], find: [APP, PUSH], inspect: [PUSH], list: [APP, NEWER_PUSH, 10] },
+    ...{ isSendable: [push()], find: [APP, PUSH], inspect: [PUSH] },
     ...{ payloads: [APP, [PUSH]], findApp: [PUSH] },
   },
   batches: { listTokens: [PUSH] },

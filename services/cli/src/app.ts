@@ -1,6 +1,3 @@
-import { randomUUID } from 'node:crypto';
-import { hostname } from 'node:os';
-import { AdminError } from '@carillon/admin/admin-error';
 import {
   type AppView,
   createApp,
@@ -17,6 +14,7 @@ import { LIMITS } from '@carillon/core/limits';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { runAudited } from './audited.ts';
 import { type CommandStore, withStore } from './database.ts';
 import { usageError } from './failure.ts';
 import { createIntegerParser, createNameCollector, createSecondsParser } from './option-parsers.ts';
@@ -114,28 +112,12 @@ const PAUSE_COMMANDS = [
   },
 ] as const;
 
-/** Operator in the audit log's entries of commands. */
-const COMMAND_LINE = { id: 'command-line', name: 'carillon command' };
-
-/** Changes the pause of an app between two entries of the audit log, as the console does. */
 async function changePause(store: CommandStore, id: string, paused: boolean): Promise<AppView> {
   const { account } = await requireApp(store, id);
-  const entry = {
-    ...{ actor: COMMAND_LINE, action: 'app.change', account },
-    facts: { app: id, settings: 'paused', paused },
-    ...{ address: hostname(), requestId: randomUUID() },
-  };
-  const begun = await store.audit.begin(entry);
-  // Without its end the begin is still recorded.
-  const end = (result: string) => store.audit.end(begun, entry, result, {}).catch(() => undefined);
-  try {
-    const view = await setAppPaused(store, id, paused);
-    await end('done');
-    return view;
-  } catch (error) {
-    await end(error instanceof AdminError ? 'NOT_FOUND' : 'INTERNAL');
-    throw error;
-  }
+  const facts = { app: id, settings: 'paused', paused };
+  return runAudited(store, { action: 'app.change', account, facts }, () =>
+    setAppPaused(store, id, paused),
+  );
 }
 
 /** Options of `app set` as the parser returns them. */

@@ -1,6 +1,5 @@
 import { listDevicePushes } from '@carillon/admin/device-details';
 import { type DeviceView, listDevices } from '@carillon/admin/devices';
-import type { PageQuery } from '@carillon/admin/page';
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import type { Command } from 'commander';
 import { z } from 'zod';
@@ -8,7 +7,7 @@ import { type ApiRequest, requestApi } from './api-client.ts';
 import { withStore } from './database.ts';
 import { addEraseCommand } from './erase-device.ts';
 import { formatCount, formatTimestamp } from './output.ts';
-import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import { addPaging, formatPage, type PagingOptions, readFullPage, toPageQuery } from './paging.ts';
 import { describeRecipientStatus } from './push.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
@@ -91,7 +90,7 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     'id',
   ).action(async (token: string, options: PagingOptions) => {
     const { items, ...paging } = await withStore(stack(), (store) =>
-      readFullPage(store, token, toPageQuery(options)),
+      readFullPage(toPageQuery(options), (query) => listDevicePushes(store, token, query)),
     );
     const page = { items: items.map(toDevicePushView), ...paging };
     const lines = formatPage(
@@ -102,22 +101,6 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     );
     output.show(page.items, lines);
   });
-}
-
-/** Reads on until a page is full: the list ends with a page that is not. */
-async function readFullPage(
-  store: Parameters<typeof listDevicePushes>[0],
-  token: string,
-  query: PageQuery,
-): ReturnType<typeof listDevicePushes> {
-  const page = await listDevicePushes(store, token, query);
-  const missing = query.limit - page.items.length;
-  if (page.next === undefined || missing === 0) return page;
-  const { items, ...paging } = await readFullPage(store, token, {
-    limit: missing,
-    cursor: page.next,
-  });
-  return { items: [...page.items, ...items], ...paging };
 }
 
 type DevicePushItem = Awaited<ReturnType<typeof listDevicePushes>>['items'][number];

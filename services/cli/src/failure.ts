@@ -1,4 +1,5 @@
 import type { AdminError, AdminField } from '@carillon/admin/admin-error';
+import type { ApiError } from '@carillon/core/api-error';
 
 /** Exit codes of all commands. */
 export const EXIT = { success: 0, failure: 1, usage: 2, unreachable: 3 } as const;
@@ -47,6 +48,14 @@ export function toAdminFailure({ code, message, fields }: AdminError): Failure {
   const text = options === '' ? message : message.replace(/\.$/, ` (${options}).`);
   const isUnreachable = code === 'SANDBOX_UNREACHABLE' || code === 'REDIS_UNREACHABLE';
   return isUnreachable ? serviceUnreachable(text) : commandFailed(text);
+}
+
+/** Converts the rejection of a push; its JSON is what the API responds. */
+export function toRejection({ code, message }: ApiError): Failure {
+  return commandFailed(
+    `The push is rejected: ${message} (${code})`,
+    JSON.stringify({ code, error: message }),
+  );
 }
 
 /** Returns true when an error means that a file does not exist. */

@@ -16,6 +16,7 @@ process.exitCode = await run(process.argv.slice(2), {
   version: manifest.version,
   out: (text) => process.stdout.write(text),
   err: (text) => process.stderr.write(text),
+  terminal: process.stderr,
   stopSignal: () => {
     for (const event of STOP_EVENTS) process.once(event, () => stop.abort());
     return stop.signal;

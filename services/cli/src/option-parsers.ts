@@ -36,6 +36,20 @@ export function parseTimestamp(text: string): number {
   );
 }
 
+/** Parses a time of the past: as {@link parseTimestamp}, or how long ago it is, such as `90s`, `15m`, `1h` or `30d`. */
+export function parsePastTime(text: string): Date {
+  const { number, unit = '' } = /^(?<number>\d{1,9})(?<unit>[smhd])$/.exec(text)?.groups ?? {};
+  if (number !== undefined)
+    return new Date(Date.now() - Number(number) * 1_000 * (UNITS[unit] ?? 1));
+  try {
+    return new Date(parseTimestamp(text) * 1_000);
+  } catch {
+    throw new InvalidArgumentError(
+      'It must be a time ago, such as 15m, 1h or 30d, a date with a time zone, such as 2030-01-31T18:00:00Z, or a unix timestamp in seconds.',
+    );
+  }
+}
+
 /** Collects the values of an option that can be repeated and takes several values separated by commas. */
 export function collectValues(text: string, previous: readonly string[] = []): string[] {
   const values = text.split(',').filter((value) => value !== '');

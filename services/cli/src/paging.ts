@@ -39,6 +39,21 @@ export function toPageQuery({ limit, after, before }: PagingOptions): PageQuery 
   return { limit, cursor: after ?? before };
 }
 
+/** Reads on until a page is full: pages of a list with filters can be short, or empty, before its end. */
+export async function readFullPage<T>(
+  query: PageQuery,
+  read: (query: PageQuery) => Promise<Page<T>>,
+): Promise<Page<T>> {
+  const items: T[] = [];
+  let { cursor } = query;
+  do {
+    const page = await read({ cursor, limit: query.limit - items.length });
+    items.push(...page.items);
+    cursor = page.next;
+  } while (cursor !== undefined && items.length < query.limit);
+  return { items, ...(cursor !== undefined && { next: cursor }) };
+}
+
 /** Formats a page, one line per item, with the option for the next page if there can be one. */
 export function formatPage<T>(
   { items, next }: Page<T>,

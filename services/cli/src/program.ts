@@ -1,4 +1,5 @@
 import { AdminError, describeError } from '@carillon/admin/admin-error';
+import { ApiError } from '@carillon/core/api-error';
 import { SettingsError } from '@carillon/core/settings-error';
 import { Command, CommanderError } from 'commander';
 import { addAccountCommands } from './account.ts';
@@ -7,8 +8,17 @@ import { addCanaryCommand } from './canary.ts';
 import { addCredentialCommands } from './credential.ts';
 import { addDeviceCommands } from './device.ts';
 import { addDoctorCommand } from './doctor.ts';
+import { addExamples } from './examples.ts';
 import { addExportCommand } from './export/export.ts';
-import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
+import { addFailureCommands } from './failed-deliveries.ts';
+import {
+  commandFailed,
+  EXIT,
+  Failure,
+  toAdminFailure,
+  toRejection,
+  usageError,
+} from './failure.ts';
 import { addImportCommand } from './import/import.ts';
 import { addKeyCommands } from './key.ts';
 import { addMigrateCommand } from './migrate.ts';
@@ -19,6 +29,7 @@ import { addPushCommands } from './push.ts';
 import { addQueuesCommand } from './queues.ts';
 import { addSimulateCommand } from './simulate/simulate.ts';
 import { findStack } from './stack.ts';
+import { addTopicCommands } from './topic.ts';
 import { addWebhookCommands } from './webhook.ts';
 
 /** Environment of a command line, as the process or a test provides it. */
@@ -29,6 +40,8 @@ export interface CliContext {
   version: string;
   out(text: string): void;
   err(text: string): void;
+  /** Standard error, on which progress bars are drawn if it is a terminal. */
+  terminal: NodeJS.WritableStream;
   /**
    * Returns a signal that aborts when the command receives SIGINT or SIGTERM; the first call disables the default exit.
    */
@@ -55,7 +68,11 @@ export async function run(args: readonly string[], context: CliContext): Promise
   }
 }
 
-function createProgram(context: CliContext, output: ReturnType<typeof createOutput>): Command {
+/** Creates the command line with all its commands. */
+export function createProgram(
+  context: CliContext,
+  output: ReturnType<typeof createOutput>,
+): Command {
   const program = new Command('carillon')
     .description('Command line for operators of Carillon')
     .version(context.version)
@@ -77,13 +94,16 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
   addCredentialCommands(program, deps);
   addOperatorCommands(program, deps);
   addDeviceCommands(program, deps);
+  addTopicCommands(program, deps);
   addPushCommands(program, deps);
+  addFailureCommands(program, deps);
   addQueuesCommand(program, deps);
   addExportCommand(program, deps);
   addImportCommand(program, deps);
   addSimulateCommand(program, deps);
   addCanaryCommand(program, deps);
   addDoctorCommand(program, deps);
+  addExamples(program);
   return program;
 }
 
@@ -91,6 +111,7 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
 function toFailure(error: unknown): Failure | undefined {
   if (error instanceof Failure) return error;
   if (error instanceof AdminError) return toAdminFailure(error);
+  if (error instanceof ApiError) return toRejection(error);
   if (error instanceof SettingsError) return usageError(joinLines(error.message));
   if (error instanceof CommanderError) {
     if (error.exitCode === 0) return undefined;

@@ -1,10 +1,13 @@
 import {
+  ENDS,
   getPushOutcomes,
   getRecipientOutcome,
+  LISTED_STATES,
   listPushes,
   type PushView,
 } from '@carillon/admin/pushes';
-import { LIMITS } from '@carillon/core/limits';
+import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import type { PushQuery } from '@carillon/reports/push-search';
 import type { RecipientStatus } from '@carillon/store/documents';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
@@ -15,13 +18,16 @@ import {
   collectValues,
   createSecondsParser,
   parseJsonObjectText,
+  parsePastTime,
   parseTimestamp,
 } from './option-parsers.ts';
 import { formatCount, formatTimestamp } from './output.ts';
-import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import { addPaging, formatPage, type PagingOptions, readFullPage, toPageQuery } from './paging.ts';
+import type { PushText } from './send-directly.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
 interface SendOptions {
+  app?: string;
   to?: string[];
   topic?: string[];
   data: string;
@@ -43,6 +49,7 @@ export function addPushCommands(program: Command, context: CommandContext): void
   const push = program.command('push').description('send pushes and show their outcomes');
   addSendCommand(push, context);
   addStatusCommand(push, context);
+  addDeleteCommand(push, context);
   addListCommand(push, context);
   addOutcomesCommand(push, context);
 }
@@ -50,7 +57,11 @@ export function addPushCommands(program: Command, context: CommandContext): void
 function addSendCommand(push: Command, { stack, output }: CommandContext): void {
   push
     .command('send')
-    .description('send a push through the API')
+    .description('send a push: through the API, or with --app as the console does')
+    .option(
+      '--app <id>',
+      'the app, instead of that of the API key: the push goes to MongoDB and Redis, and needs no key',
+    )
     .option('--to <tokens>', 'device tokens, separated by commas; repeatable', collectValues)
     .option('--topic <names>', 'topics, separated by commas; repeatable', collectValues)
     .requiredOption('--data <json>', 'the payload, a JSON object or @FILE', parseJsonObjectText)
@@ -95,9 +106,20 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
       const idempotency = key !== undefined && { idempotencyKey: key };
       const body = buildSendBody(options);
       const request = { method: 'POST', path: '/push', body, ...idempotency } as const;
-      const text = await requestWithKey(stack(), request);
+      const text =
+        options.app === undefined
+          ? await requestWithKey(stack(), request)
+          : await acceptDirectly(stack(), options.app, { text: body, idempotencyKey: key });
       output.showText(text, describeSendResponse(text));
     });
+}
+
+/** Returns the response that the API would give. */
+async function acceptDirectly(target: Stack, app: string, push: PushText): Promise<string> {
+  // Its libraries would take memory of every other command, such as an import of a million devices.
+  const { sendDirectly } = await import('./send-directly.ts');
+  const { id, info } = await sendDirectly(target, app, push);
+  return JSON.stringify({ success: true, id, info });
 }
 
 function addStatusCommand(push: Command, { stack, output }: CommandContext): void {
@@ -112,20 +134,56 @@ function addStatusCommand(push: Command, { stack, output }: CommandContext): voi
     });
 }
 
+function addDeleteCommand(push: Command, { stack, output }: CommandContext): void {
+  push
+    .command('delete')
+    .description('delete a push through the API: no further device gets it')
+    .argument('<id>')
+    .action(async (id: string) => {
+      const path = `/pushes/${encodeURIComponent(id)}`;
+      const text = await requestWithKey(stack(), { method: 'DELETE', path });
+      output.showText(text, [`Push ${id} deleted.`]);
+    });
+}
+
+interface ListOptions
+  extends PagingOptions,
+    Pick<PushQuery, 'app' | 'state' | 'topic' | 'outcome'> {
+  since?: Date;
+}
+
 function addListCommand(push: Command, { stack, output }: CommandContext): void {
-  addPaging(
-    push
-      .command('list')
-      .description("list an app's pushes from the database, the newest first")
-      .requiredOption('--app <id>', 'the app'),
-    'before',
-    'id',
-  ).action(async (options: PagingOptions & { app: string }) => {
+  const list = push
+    .command('list')
+    .description("list an app's pushes from the database, the newest first")
+    .requiredOption('--app <id>', 'the app')
+    .addOption(
+      new Option(
+        '--state <state>',
+        'only pushes in this state; those that are scheduled for later are in no other list',
+      ).choices(LISTED_STATES),
+    )
+    .option('--topic <name>', 'only pushes to this topic', parseTopicName)
+    .addOption(
+      new Option(
+        '--outcome <outcome>',
+        'only pushes with recipients that ended so; of pushes in delivery only those with failed ones',
+      ).choices(ENDS),
+    )
+    .option('--since <time>', 'only pushes since a date, or since 15m, 1h or 30d', parsePastTime);
+  addPaging(list, 'before', 'id').action(async ({ since: from, ...options }: ListOptions) => {
+    const { app, state, topic, outcome } = options;
+    const filter = { app, state, topic, outcome, from };
     const page = await withStore(stack(), (store) =>
-      listPushes(store, options.app, toPageQuery(options)),
+      readFullPage(toPageQuery(options), (query) => listPushes(store, { ...filter, ...query })),
     );
     output.show(page.items, formatPage(page, formatPush, 'before'));
   });
+}
+
+function parseTopicName(text: string): string {
+  if (TOPIC_NAME.test(text)) return text;
+  throw new InvalidArgumentError('This is not the name of a topic.');
 }
 
 function addOutcomesCommand(push: Command, { stack, output }: CommandContext): void {
@@ -211,17 +269,23 @@ function describeStatus(id: string, text: string): string[] {
 }
 
 function formatPush(view: PushView): string {
-  const { id, state, date, schedule, devices, outcomes = {} } = view;
+  const { id, state, date, schedule, devices, outcomes = {}, batches } = view;
   const due = schedule === undefined ? '' : `, scheduled for ${formatTimestamp(schedule)}`;
-  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${name}`);
-  return `${id}  ${formatTimestamp(date)}${due}  ${state}: ${formatCount(devices, 'device')}${outcomeTexts.join('')}`;
+  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${nameOutcome(name)}`);
+  const progress =
+    batches === undefined
+      ? ''
+      : `, ${batches.open} of ${formatCount(batches.total, 'batch', 'batches')} open`;
+  return `${id}  ${formatTimestamp(date)}${due}  ${state}: ${formatCount(devices, 'device')}${outcomeTexts.join('')}${progress}`;
 }
 
 function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): string[] {
   const { id, state, devices, outcomes, recipients, moreRecipients } = status;
   return [
     `Push ${id}: ${state}, ${formatCount(devices, 'device')}.`,
-    ...Object.entries(outcomes).map(([name, n]) => `  ${name.padEnd(10)} ${n}`),
+    ...Object.entries(outcomes).map(
+      ([name, n]) => `  ${nameOutcome(name).padEnd(OUTCOME_WIDTH)} ${n}`,
+    ),
     ...recipients.map(
       ({ token, ...recipientStatus }) => `  ${token}: ${describeRecipientStatus(recipientStatus)}`,
     ),
@@ -231,12 +295,24 @@ function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): st
   ];
 }
 
+/** What a pending recipient waits for, by the outcome that the store has. */
+const PENDING_NAMES: Record<string, string> = {
+  inbox: 'pending (stored)',
+  offered: 'pending (at FCM)',
+};
+const OUTCOME_WIDTH = Math.max(...Object.values(PENDING_NAMES).map(({ length }) => length));
+
+/** Names an outcome as the documents and the console do; a push that is stored for its device is pending. */
+function nameOutcome(outcome: string): string {
+  return PENDING_NAMES[outcome] ?? outcome;
+}
+
 /** Describes a recipient's status in one line. */
 export function describeRecipientStatus(recipientStatus: RecipientStatus): string {
   const { outcome, reason, milliseconds, detail, tries, nextTryAt } = recipientStatus;
   const reasonText = reason === undefined ? '' : ` (${reason})`;
   return [
-    `${outcome}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
+    `${nameOutcome(outcome)}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
     ...(detail === undefined ? [] : [`provider error "${detail}"`]),
     ...(tries === undefined ? [] : [formatCount(tries, 'attempt')]),
     ...(nextTryAt === undefined ? [] : [`next attempt ${nextTryAt}`]),

@@ -60,6 +60,11 @@ describe('an invalid command line', () => {
     'app set id --web-host https://example.com',
     'app list --limit 0',
     'push list',
+    'push list --app id --since yesterday',
+    'push list --app id --topic a:b',
+    'failures redrive --app id',
+    'failures redrive --app id --all --from 1h',
+    'failures redrive --app id --push x',
     'push send --to a --data {} --ttl 1w',
     'push send --to a --data {} --schedule tomorrow',
     'push send --to a --data {} --notification Hello',
@@ -111,6 +116,10 @@ describe('an unreachable server', () => {
     'queues',
     'device show x',
     'push status id',
+    'push delete id',
+    'push send --app id --to a --data {}',
+    'topic list --app id',
+    'failures redrive --app id --all',
     'simulate --app id',
   ])('carillon %s without a stack exits with 3 and a hint', async (line) => {
     const { code, err } = await runCarillon(line.split(' '));

@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { stripVTControlCharacters } from 'node:util';
 import { formatCsvRecord } from '@carillon/core/csv';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
@@ -270,6 +272,22 @@ test('an import that was stopped continues where it ended, also when its last wr
   expect(await devices().countDocuments()).toBe(count - 5);
   expect((await readReport(path)).map(({ line }) => line)).toEqual([9, 509, 1009, 1509, 2009]);
   expect(existsSync(`${path}.import.json`)).toBe(false);
+});
+
+test.each([
+  [true, [], /^=+ 100 % \| [\d.]+ of [\d.]+ MB \| [\d.]+\/s \| \d+s left$/],
+  [true, ['--json'], /^$/],
+  [false, [], /^$/],
+])('progress is drawn on a terminal (%s) without --json %j', async (isTTY, json, last) => {
+  const lines = Array.from({ length: 10_000 }, (_, n) => [`device${n}`, 'ios']);
+  const path = await writeFileOf('shown.csv', csv(['token', 'platform'], ...lines));
+  const terminal = Object.assign(new PassThrough(), { isTTY });
+  const args = ['import', path, '--app', APP, '--source', 'carillon', ...json];
+  const { code, err } = await runCarillon(args, { env: { MONGODB_URI: database.uri }, terminal });
+  expect([code, err]).toEqual([0, '']);
+  // The bar is erased at the end; each draw begins with a move of the cursor.
+  const draws = `${terminal.read() ?? ''}`.split('\u001B[1G').map(stripVTControlCharacters);
+  expect(draws.findLast((text) => text !== '') ?? '').toMatch(last);
 });
 
 test('each imported device is reported to webhooks once, and only on request', async () => {

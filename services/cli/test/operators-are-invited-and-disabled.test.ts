@@ -78,6 +78,12 @@ test('a token is shown once, listed without its text, expires after 90 days, and
   expect(await run('token', 'revoke', id)).toMatchObject({ code: 0, json: { id } });
   expect((await run('token', 'list')).json).toEqual([short]);
   expect((await run('token', 'revoke', id)).code).toBe(1);
+  const audit = await database.store.audit.list({ accounts: 'all', limit: 3 });
+  expect(audit).toMatchObject([
+    { action: 'operator.revoke-token', facts: { id }, ends: [{ result: 'NOT_FOUND' }] },
+    { action: 'operator.revoke-token', facts: { id }, ends: [{ result: 'done' }] },
+    { action: 'operator.create-token', facts: { name: 'short' }, ends: [{ result: 'done' }] },
+  ]);
 });
 
 test('a token has a name, a role below owner, at most a year, and accounts that exist', async () => {

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Argument, type Command, Option } from 'commander';
 import { commandFailed } from '../failure.ts';
 import { formatCount } from '../output.ts';
+import { type ProgressContext, startProgress } from '../progress.ts';
 import { RECORD_FORMATS, type RecordFormat } from '../records/read-records.ts';
 import { type CommandContext, requireSetting } from '../stack.ts';
 import { type ExportProgress, openForAppending, readProgress } from './partial-file.ts';
@@ -20,15 +21,12 @@ interface ExportOptions {
   push?: string;
 }
 
-type ExportContext = CommandContext & {
-  out(text: string): void;
-  err(text: string): void;
-  stopSignal(): AbortSignal;
-};
+type ExportContext = CommandContext &
+  ProgressContext & { err(text: string): void; stopSignal(): AbortSignal };
 
 /** Maximum requests in a row without a further row; then the command fails. */
 const MAX_FRUITLESS_ATTEMPTS = 10;
-const PROGRESS_INTERVAL_MS = 2_000;
+const BYTES_PER_MB = 1_000_000;
 
 /** Adds `carillon export`, which writes an app's data to a file. */
 export function addExportCommand(program: Command, context: ExportContext): void {
@@ -87,26 +85,26 @@ async function exportToFile(
 
 /** Appends the rows of one request; returns the reason why it did not reach the end, if it did not. */
 async function appendExport(
-  { err }: Pick<ExportContext, 'err'>,
+  context: ProgressContext,
   request: ExportRequest,
   partial: string,
 ): Promise<InterruptedExport> {
   const handle = await openForAppending(partial);
+  // The API does not count the rows before it sends them.
+  const progress = startProgress(context, { total: undefined, noun: 'MB' });
   let bytes = 0;
-  let reportedAt = performance.now();
   try {
     for await (const chunk of streamExport(request)) {
       await handle.appendFile(chunk);
       bytes += chunk.length;
-      if (performance.now() - reportedAt < PROGRESS_INTERVAL_MS) continue;
-      reportedAt = performance.now();
-      err(`${(bytes / 1_048_576).toFixed(1)} MB received\n`);
+      progress.update(bytes / BYTES_PER_MB);
     }
     return new InterruptedExport('the server sent no complete export', 1);
   } catch (error) {
     if (error instanceof InterruptedExport) return error;
     throw error;
   } finally {
+    progress.stop();
     await handle.sync();
     await handle.close();
   }

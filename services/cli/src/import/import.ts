@@ -7,6 +7,7 @@ import { Argument, type Command, Option } from 'commander';
 import { withStore } from '../database.ts';
 import { commandFailed } from '../failure.ts';
 import { formatCount } from '../output.ts';
+import { type ProgressContext, startProgress } from '../progress.ts';
 import { RECORD_FORMATS, type RecordFormat } from '../records/read-records.ts';
 import type { CommandContext } from '../stack.ts';
 import type { AppleSettings } from './field-parsers.ts';
@@ -24,11 +25,12 @@ interface ImportOptions {
   webhooks?: true;
 }
 
-type ImportContext = CommandContext & { err(text: string): void; stopSignal(): AbortSignal };
+type ImportContext = CommandContext &
+  ProgressContext & { err(text: string): void; stopSignal(): AbortSignal };
 
 /** Maximum lines that are written together. */
 const LINES_PER_WRITE = 1_000;
-const PROGRESS_INTERVAL_MS = 2_000;
+const BYTES_PER_MB = 1_000_000;
 
 /** Adds `carillon import`, which imports devices from a file. */
 export function addImportCommand(program: Command, context: ImportContext): void {
@@ -120,14 +122,15 @@ function formatOf(file: string): RecordFormat {
 }
 
 async function importRest(
-  { err, stopSignal }: ImportContext,
+  context: ImportContext,
   { store, file, format }: { store: Store; file: string; format: RecordFormat },
   request: ImportRequest,
   state: ImportState,
 ): Promise<void> {
-  const signal = stopSignal();
+  const signal = context.stopSignal();
+  const done = state.position.end / BYTES_PER_MB;
+  const progress = startProgress(context, { total: state.size / BYTES_PER_MB, noun: 'MB', done });
   let lines: FileLine[] = [];
-  let reportedAt = performance.now();
   async function flush(): Promise<void> {
     const last = lines.at(-1);
     if (last === undefined) return;
@@ -135,21 +138,22 @@ async function importRest(
     state.position = last.position;
     await saveState(file, state, refusals);
     lines = [];
-    if (performance.now() - reportedAt < PROGRESS_INTERVAL_MS) return;
-    reportedAt = performance.now();
-    const percent = Math.floor((100 * last.position.end) / state.size);
-    err(`${percent} %, ${formatCount(state.position.lines, 'line')}\n`);
+    progress.update(last.position.end / BYTES_PER_MB);
   }
-  for await (const line of readLines(file, { source: request.source, format }, state.position)) {
-    lines.push(line);
-    if (lines.length < LINES_PER_WRITE) continue;
+  try {
+    for await (const line of readLines(file, { source: request.source, format }, state.position)) {
+      lines.push(line);
+      if (lines.length < LINES_PER_WRITE) continue;
+      await flush();
+      if (signal.aborted)
+        throw commandFailed(
+          `The import was stopped after line ${state.position.lines}. Repeat the command to continue it.`,
+        );
+    }
     await flush();
-    if (signal.aborted)
-      throw commandFailed(
-        `The import was stopped after line ${state.position.lines}. Repeat the command to continue it.`,
-      );
+  } finally {
+    progress.stop();
   }
-  await flush();
 }
 
 function showResult(

@@ -1,6 +1,6 @@
 import { getDeviceDetails, listDevicePushes, requireDevice } from '@carillon/admin/device-details';
 import { listDevices } from '@carillon/admin/devices';
-import { toPage } from '@carillon/admin/page';
+import { listSubscribers, listTopics } from '@carillon/admin/topics';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Reports } from '@carillon/reports/reports';
@@ -71,7 +71,10 @@ function readRoutes(
   ];
 }
 
-function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: AccountOf) {
+function topicRoutes(
+  store: Pick<Store, 'apps' | 'topics' | 'subscriptions'>,
+  accountOf: AccountOf,
+) {
   return [
     defineRoute({
       method: 'get',
@@ -80,10 +83,7 @@ function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: 
       role: 'viewer',
       input: z.object(ofApp),
       account: ({ app }) => accountOf.app(app),
-      async handle({ input: { app, ...query } }) {
-        const found = await store.topics.listPage(app, query.cursor ?? '', query.limit);
-        return toPage(found, query, ({ name }) => name);
-      },
+      handle: ({ input: { app, ...query } }) => listTopics(store, app, query),
     }),
     defineRoute({
       method: 'get',
@@ -92,11 +92,7 @@ function topicRoutes(store: Pick<Store, 'topics' | 'subscriptions'>, accountOf: 
       role: 'viewer',
       input: z.object({ ...ofApp, topic: z.string().regex(TOPIC_NAME) }),
       account: ({ app }) => accountOf.app(app),
-      async handle({ input: { app, topic, ...query } }) {
-        const { cursor = '', limit } = query;
-        const found = await store.subscriptions.listPage(app, topic, cursor, limit);
-        return toPage(found, query, ({ token }) => token);
-      },
+      handle: ({ input: { app, topic, ...query } }) => listSubscribers(store, app, topic, query),
     }),
   ];
 }

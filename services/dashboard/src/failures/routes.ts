@@ -1,18 +1,15 @@
 import { listFailures } from '@carillon/admin/failures';
+import { getRedrive, MAX_NAMED_PUSHES, startRedrive } from '@carillon/admin/redrives';
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { FAILURES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
 import type { Reports } from '@carillon/reports/reports';
-import type { RedriveDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
-import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
+import { defineRoute } from '../http/route.ts';
 import { interval } from '../inputs.ts';
-
-/** Pushes that a request may name; more are selected by a filter. */
-const MAX_NAMED_PUSHES = 1_000;
 
 const failureFilter = {
   channel: z.enum(CHANNELS as [Channel, ...Channel[]]).optional(),
@@ -55,14 +52,8 @@ export function failureRoutes(
       account: ({ app }) => accountOf.app(app),
       audit: 'failures.redrive',
       async handle({ input: { app, pushes, filter = {} }, operator }) {
-        const selected = omitUndefined(filter);
-        const id = await store.redrives.create(app, selected, pushes, operator.name);
-        if (id === undefined)
-          throw new ConsoleError(
-            'CONFLICT',
-            'A re-drive of this app is running. Wait for its end.',
-          );
-        // Without Redis, the scheduler adds the job later.
+        const id = await startRedrive(store, app, { ...filter, pushes }, operator.name);
+        // The scheduler would add the job seconds later.
         void producers.redrive({ _id: id });
         return { id };
       },
@@ -74,35 +65,7 @@ export function failureRoutes(
       role: 'viewer',
       input: z.object({ redrive: objectId }),
       account: ({ redrive }) => accountOf.redrive(redrive),
-      async handle({ input }) {
-        const redrive = await store.redrives.find(input.redrive);
-        if (redrive === undefined) throw notFound();
-        return toRedriveView(redrive);
-      },
+      handle: ({ input }) => getRedrive(store, input.redrive),
     }),
   ];
-}
-
-type RedriveFilterInput = z.infer<typeof redriveRequest>['filter'] & object;
-
-function omitUndefined({ channel, reason, from, to }: RedriveFilterInput) {
-  return {
-    ...(channel && { channel }),
-    ...(reason && { reason }),
-    ...(from && { from }),
-    ...(to && { to }),
-  };
-}
-
-/** `total` is absent while the pushes are counted. */
-function toRedriveView(redrive: RedriveDocument) {
-  const { _id, app, state, createdAt, endedAt, total, done, recipients, skipped } = redrive;
-  return {
-    ...{ id: _id, app, state, createdAt: createdAt.getTime() },
-    ...(endedAt !== undefined && { endedAt: endedAt.getTime() }),
-    ...(total !== undefined && { total }),
-    ...{ done, recipients },
-    skipped: Object.values(skipped).reduce((sum, n) => sum + n, 0),
-    skippedReasons: skipped,
-  };
 }

@@ -8,7 +8,7 @@ import {
   listRecipients,
   searchPushes,
 } from '@carillon/admin/push-details';
-import { getRecipientOutcome } from '@carillon/admin/pushes';
+import { ENDS, getRecipientOutcome, LISTED_STATES } from '@carillon/admin/pushes';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import { REPORTED_OUTCOMES } from '@carillon/core/outcomes';
 import type { Producers } from '@carillon/queue/producers';
@@ -23,11 +23,6 @@ import { sendAgain } from './send-again.ts';
 
 /** Maximum body: it fits 100,000 tokens of maximum length and the other fields, as the API's POST /push does. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
-
-/** Outcomes that end a recipient. */
-const ENDS = REPORTED_OUTCOMES.filter((outcome) => outcome !== 'pending');
-
-const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;
 
 /**
  * Makes the routes that list, show, send and delete pushes, and the search.

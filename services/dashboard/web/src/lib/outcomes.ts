@@ -25,7 +25,7 @@ const STYLES: Record<string, OutcomeStyle> = {
     meaning: 'Not tried yet, or deferred by the provider.',
   },
   inbox: {
-    label: 'In inbox',
+    label: 'Pending (stored)',
     color: 'var(--outcome-inbox)',
     meaning: 'The device is offline. It gets the push when it connects.',
   },
@@ -40,7 +40,7 @@ const STYLES: Record<string, OutcomeStyle> = {
     meaning: 'The app was uninstalled or the device was deleted.',
   },
   offered: {
-    label: 'Offered to FCM',
+    label: 'Pending (at FCM)',
     color: 'var(--outcome-pending)',
     meaning: 'The inbox is full, and FCM has not answered yet.',
   },

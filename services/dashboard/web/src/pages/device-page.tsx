@@ -66,7 +66,7 @@ function listFacts(device: DeviceDetails) {
     ['Presence', <Presence key="presence" presence={presence} />],
     ['Platform', platform],
     ['Gets its pushes over', channelLabel(way ?? 'unknown')],
-    ['Pushes in the inbox', formatCount(inbox)],
+    ['Pending pushes', formatCount(inbox)],
     ['Registered', <Time key="registered" at={registeredAt} />],
     ['Last active', <Ago key="active" at={lastActiveAt} />],
     ...(provider === undefined
