@@ -22,6 +22,7 @@ export const SECRETS: Readonly<Record<string, 'yes' | 'the file'>> = {
   OIDC_CLIENT_SECRET: 'yes',
   TLS_KEY_FILE: 'the file',
   CARILLON_API_KEY: 'yes',
+  CARILLON_TOKEN: 'yes',
 };
 
 /** The part of an object schema of zod that the page needs. */
@@ -162,7 +163,8 @@ ${renderRows(settings, meanings).join('\n')}
 
 \`carillon\` reads these. Without them it takes the addresses and secrets of the stack that \`npm start\` runs in
 \`CARILLON_HOME\`. The image \`carillon/cli\` has no such stack, so it needs \`MONGODB_URI\`, and \`carillon doctor\` also
-\`REDIS_URL\`.
+\`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\` (\`carillon operator token create\`) administrative commands need
+neither: they use the console's admin API, with the rights of the token.
 
 ${header}
 ${renderRows(

@@ -10,8 +10,8 @@ export type AdminErrorCode =
   | 'LINK_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
-  | 'REDRIVE_NOT_FOUND'
   | 'TOKEN_NOT_FOUND'
+  | 'REDRIVE_NOT_FOUND'
   | 'TOPIC_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'
   /** The app has the maximum number of webhooks. */

@@ -1,6 +1,7 @@
 import { usesFcmForAndroid } from '@carillon/store/apps';
 import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
+import { requireApp } from './require-app.ts';
 
 /** Apps that are read at once. */
 const APPS_PER_READ = 1_000;
@@ -25,6 +26,20 @@ export async function describeFcmGap(
   if (isUsed) return `FCM is on for Android without a credential, so ${SET_CREDENTIAL}`;
   const [affected] = await devices.filterWithPhonesByFcm([app._id], 1);
   return affected === undefined ? undefined : `FCM is off for the app, so ${TURN_ON}`;
+}
+
+/**
+ * Adds what is missing for FCM to the view of a change of an app.
+ *
+ * @throws AdminError APP_NOT_FOUND
+ */
+export async function withFcmWarning<View extends object>(
+  store: Pick<Store, 'apps' | 'credentials' | 'devices'>,
+  app: string,
+  view: View,
+): Promise<View & { warning?: string }> {
+  const warning = await describeFcmGap(store, await requireApp(store, app));
+  return { ...view, ...(warning !== undefined && { warning }) };
 }
 
 /**

@@ -36,7 +36,8 @@ export async function listPushes(
   return { items: items.map(toPushView), ...paging };
 }
 
-function toPushView({ id, state, acceptedAt, dueAt, expiresAt, ...push }: PushItem) {
+/** Converts a push to the names and times of the HTTP API. */
+export function toPushView({ id, state, acceptedAt, dueAt, expiresAt, ...push }: PushItem) {
   const { devices, topics, counts, batches } = push;
   const toSeconds = (ms: number): number => Math.floor(ms / 1_000);
   return {

@@ -1,14 +1,7 @@
-import {
-  type AccountView,
-  createAccount,
-  listAccounts,
-  resumeAccount,
-  setRequestLimit,
-  suspendAccount,
-} from '@carillon/admin/accounts';
-import type { Store } from '@carillon/store/store';
+import type { AccountView } from '@carillon/admin/accounts';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
-import { withStore } from './database.ts';
+import type { Admin } from './admin/admin.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { createIntegerParser } from './option-parsers.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import type { CommandContext } from './stack.ts';
@@ -21,8 +14,8 @@ export function addAccountCommands(program: Command, { stack, output }: CommandC
     .command('account')
     .description('manage accounts: plan, request limit, suspension');
 
-  async function changeAccount(change: (store: Store) => Promise<AccountView>): Promise<void> {
-    const view = await withStore(stack(), change);
+  async function changeAccount(change: (admin: Admin) => Promise<AccountView>): Promise<void> {
+    const view = await withAdmin(stack(), change);
     output.show(view, [`Account ${view.id} (${view.name}): ${describeAccount(view)}`]);
   }
 
@@ -34,7 +27,7 @@ export function addAccountCommands(program: Command, { stack, output }: CommandC
       new Option('--plan <plan>', 'plan of the account').choices(['trial', 'pro']).default('trial'),
     )
     .action(async (name: string, { plan }: { plan: AccountView['plan'] }) => {
-      const created = await withStore(stack(), (store) => createAccount(store, name, plan));
+      const created = await withAdmin(stack(), (admin) => admin.createAccount(name, plan));
       output.show(created, [`Account ${created.id} created (${plan}).`]);
     });
   addPaging(
@@ -42,7 +35,7 @@ export function addAccountCommands(program: Command, { stack, output }: CommandC
     'after',
     'id',
   ).action(async (options: PagingOptions) => {
-    const page = await withStore(stack(), (store) => listAccounts(store, toPageQuery(options)));
+    const page = await withAdmin(stack(), (admin) => admin.listAccounts(toPageQuery(options)));
     const format = (view: AccountView) => `${view.id}  ${view.name}: ${describeAccount(view)}`;
     output.show(page.items, formatPage(page, format, 'after'));
   });
@@ -54,18 +47,18 @@ export function addAccountCommands(program: Command, { stack, output }: CommandC
       new Argument('<requests>', 'a number, or unlimited').argParser(parseRequestsPerMinute),
     )
     .action((id: string, limit: number | null) =>
-      changeAccount((store) => setRequestLimit(store, id, limit)),
+      changeAccount((admin) => admin.setRequestLimit(id, limit)),
     );
   account
     .command('suspend')
     .description('reject all requests of an account')
     .argument('<id>')
-    .action((id: string) => changeAccount((store) => suspendAccount(store, id)));
+    .action((id: string) => changeAccount((admin) => admin.suspendAccount(id)));
   account
     .command('resume')
     .description('end the suspension of an account')
     .argument('<id>')
-    .action((id: string) => changeAccount((store) => resumeAccount(store, id)));
+    .action((id: string) => changeAccount((admin) => admin.resumeAccount(id)));
 }
 
 function parseRequestsPerMinute(text: string): number | null {

@@ -2,10 +2,13 @@ import { describeError } from '@carillon/admin/admin-error';
 import { z } from 'zod';
 import { commandFailed, serviceUnreachable } from './failure.ts';
 
-/** Timeout of a request to the API, in milliseconds. */
+/** Timeout of a request, in milliseconds. */
 const TIMEOUT_MS = 30_000;
 
-/** Response of the API, whatever its status. */
+/** Server that a request is for, as errors name it. */
+type ServerName = 'API' | 'console';
+
+/** Response of the API or the console, whatever its status. */
 export interface ApiResponse {
   status: number;
   /** The body, unparsed. */
@@ -14,25 +17,26 @@ export interface ApiResponse {
   retryAfterSeconds: number | undefined;
 }
 
-/** Request to the API. `body` is JSON text. */
+/** Request to the API or the console. `body` is JSON text. */
 export interface ApiRequest {
-  method: 'GET' | 'POST' | 'DELETE';
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   path: string;
   body?: string;
-  /** Secret API Key; devices have none. */
+  /** Secret API Key, or operator token; devices have none. */
   key?: string;
   /** Value of the Idempotency-Key header. */
   idempotencyKey?: string;
 }
 
 /**
- * Calls the HTTP API. The key is sent in a header, which is not logged.
+ * Calls the HTTP API or the console. The key is sent in a header, which is not logged.
  *
  * @throws Failure (unreachable) when there is no response within 30 s
  */
 export async function callApi(
   base: string,
   { method, path, body, key, idempotencyKey }: ApiRequest,
+  server: ServerName = 'API',
 ): Promise<ApiResponse> {
   const headers = {
     ...(body !== undefined && { 'content-type': 'application/json' }),
@@ -44,6 +48,8 @@ export async function callApi(
       method,
       headers,
       signal: AbortSignal.timeout(TIMEOUT_MS),
+      // Requests to the console have private keys, which a redirect could lead to another server.
+      redirect: server === 'console' ? 'error' : 'follow',
       ...(body !== undefined && { body }),
     });
     const retryAfterSeconds = Number(response.headers.get('retry-after') ?? Number.NaN);
@@ -53,7 +59,7 @@ export async function callApi(
       retryAfterSeconds: Number.isNaN(retryAfterSeconds) ? undefined : retryAfterSeconds,
     };
   } catch (error) {
-    throw serviceUnreachable(`The API at ${base} can't be reached: ${describeError(error)}.`);
+    throw serviceUnreachable(`The ${server} at ${base} can't be reached: ${describeError(error)}.`);
   }
 }
 
@@ -69,17 +75,23 @@ export async function requestApi(base: string, request: ApiRequest): Promise<str
 }
 
 /** Converts an unsuccessful response to a failure. */
-export function toApiFailure(base: string, { status, text }: ApiResponse): Error {
+export function toApiFailure(
+  base: string,
+  { status, text }: ApiResponse,
+  server: ServerName = 'API',
+): Error {
   const error = parseApiError(text);
   if (error === undefined)
-    return commandFailed(`The server at ${base} (HTTP ${status}) is not Carillon.`);
+    return commandFailed(
+      `The server at ${base} (HTTP ${status}) is not ${server === 'API' ? 'Carillon' : "Carillon's console"}.`,
+    );
   const code = error.code === undefined ? `HTTP ${status}` : error.code;
-  return commandFailed(`The API returned an error: ${error.error} (${code})`, text);
+  return commandFailed(`The ${server} returned an error: ${error.error} (${code})`, text);
 }
 
 const errorBody = z.object({ code: z.string().optional(), error: z.string() });
 
-/** Parses the body of an error response; undefined when it is not an error of the API. */
+/** Parses the body of an error response; undefined when it is not an error of the API or the console. */
 export function parseApiError(text: string): z.infer<typeof errorBody> | undefined {
   try {
     return errorBody.safeParse(JSON.parse(text)).data;

@@ -1,25 +1,12 @@
-import {
-  type AppView,
-  createApp,
-  getApp,
-  listApps,
-  normalizeBundleId,
-  normalizeWebHost,
-  setAppPaused,
-  updateAppSettings,
-} from '@carillon/admin/apps';
-import { describeFcmGap } from '@carillon/admin/fcm-use';
-import { requireApp } from '@carillon/admin/require-app';
+import { type AppView, normalizeBundleId, normalizeWebHost } from '@carillon/admin/apps';
 import { LIMITS } from '@carillon/core/limits';
-import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { runAudited } from './audited.ts';
-import { type CommandStore, withStore } from './database.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { usageError } from './failure.ts';
 import { createIntegerParser, createNameCollector, createSecondsParser } from './option-parsers.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
-import { type CommandContext, requireSetting } from './stack.ts';
+import type { CommandContext } from './stack.ts';
 
 const MAX_PAYLOAD_CHARACTERS = 1_000_000;
 const MAX_FALLBACK_SECONDS = 86_400;
@@ -37,13 +24,7 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
     .argument('<name>')
     .requiredOption('--account <id>', 'account of the app')
     .action(async (name: string, { account }: { account: string }) => {
-      const target = stack();
-      // Read before the app is created: a failure would leave an app without a key.
-      const pepper = requireSetting(target, 'pepper');
-      const sealingKeys = parseSealingKeys(requireSetting(target, 'sealingKeys'));
-      const created = await withStore(target, (store) =>
-        createApp(store, { pepper, sealingKeys }, { name, account }),
-      );
+      const created = await withAdmin(stack(), (admin) => admin.createApp({ name, account }));
       output.show(created, [
         `App ${created.id} created.`,
         `API key, shown only once: ${created.apiKey}`,
@@ -54,7 +35,7 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
     .description('show an app and its settings')
     .argument('<id>')
     .action(async (id: string) => {
-      const view = await withStore(stack(), (store) => getApp(store, id));
+      const view = await withAdmin(stack(), (admin) => admin.getApp(id));
       output.show(view, formatApp(view));
     });
   addPaging(
@@ -66,7 +47,7 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
     'id',
   ).action(async (options: PagingOptions & { account?: string }) => {
     const query = { ...toPageQuery(options), account: options.account };
-    const page = await withStore(stack(), (store) => listApps(store, query));
+    const page = await withAdmin(stack(), (admin) => admin.listApps(query));
     const format = (view: AppView) => `${view.id}  account ${view.account}  ${view.name}`;
     output.show(page.items, formatPage(page, format, 'after'));
   });
@@ -76,7 +57,7 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
       .description(description)
       .argument('<id>')
       .action(async (id: string) => {
-        const view = await withStore(stack(), (store) => changePause(store, id, paused));
+        const view = await withAdmin(stack(), (admin) => admin.setAppPaused(id, paused));
         output.show(view, [`App ${view.id} (${view.name}) ${done}`]);
       });
   }
@@ -87,13 +68,8 @@ export function addAppCommands(program: Command, { stack, output }: CommandConte
       throw usageError('Give at least one setting, for example --payload-limit 8192.');
     }
     const settings = toAppSettings(options);
-    const view = await withStore(stack(), async (store) => {
-      const updated = await updateAppSettings(store, id, settings);
-      if (settings.fcm === undefined) return updated;
-      const warning = await describeFcmGap(store, await requireApp(store, id));
-      return { ...updated, ...(warning !== undefined && { warning }) };
-    });
-    const lines = 'warning' in view ? [`Warning: ${view.warning}`] : [];
+    const view = await withAdmin(stack(), (admin) => admin.updateAppSettings(id, settings));
+    const lines = view.warning === undefined ? [] : [`Warning: ${view.warning}`];
     output.show(view, [...formatApp(view), ...lines]);
   });
 }
@@ -111,14 +87,6 @@ const PAUSE_COMMANDS = [
     done: 'is not paused; its deliveries go on within seconds.',
   },
 ] as const;
-
-async function changePause(store: CommandStore, id: string, paused: boolean): Promise<AppView> {
-  const { account } = await requireApp(store, id);
-  const facts = { app: id, settings: 'paused', paused };
-  return runAudited(store, { action: 'app.change', account, facts }, () =>
-    setAppPaused(store, id, paused),
-  );
-}
 
 /** Options of `app set` as the parser returns them. */
 interface SettingOptions {

@@ -1,30 +1,22 @@
 import { readFileSync } from 'node:fs';
 import { describeError } from '@carillon/admin/admin-error';
-import {
-  type AppleCertificateOptions,
-  verifyAppleCertificate,
-} from '@carillon/admin/credential/apple-certificate';
-import { type AppleKeyIds, verifyAppleToken } from '@carillon/admin/credential/apple-token';
-import { verifyServiceAccount } from '@carillon/admin/credential/firebase';
+import type { AppleCertificateOptions } from '@carillon/admin/credential/apple-certificate';
+import type { AppleKeyIds } from '@carillon/admin/credential/apple-token';
 import { type ResealResult, resealCredentials } from '@carillon/admin/credential/reseal';
 import { saveSandboxCredentials } from '@carillon/admin/credential/sandbox';
-import { saveWebPush } from '@carillon/admin/credential/web-push';
-import {
-  type CredentialFile,
-  type CredentialKeyInput,
-  type CredentialView,
-  listCredentials,
-  removeCredential,
-  saveCredential,
-  type VerifiedCredential,
+import type { ProvidedFile } from '@carillon/admin/credential/verify-file';
+import { verifyProvided } from '@carillon/admin/credential/verify-provided';
+import type {
+  CredentialFile,
+  CredentialKeyInput,
+  CredentialView,
 } from '@carillon/admin/credentials';
-import { describeFcmGap } from '@carillon/admin/fcm-use';
-import { requireApp } from '@carillon/admin/require-app';
 import { PROVIDER_CHANNELS, type ProviderChannelName } from '@carillon/core/channels';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
-import { parseSealingKeys, type SealingKeys } from '@carillon/core/sealing';
-import type { Store } from '@carillon/store/store';
+import { parseSealingKeys } from '@carillon/core/sealing';
 import { Argument, type Command, Option } from 'commander';
+import type { Admin } from './admin/admin.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { withStore } from './database.ts';
 import { commandFailed, usageError } from './failure.ts';
 import { formatCount } from './output.ts';
@@ -81,19 +73,20 @@ function addAppleCommand(parent: Command, context: CommandContext): void {
         .option('--certificate <file>', 'the .p12 file, or PEM')
         .option('--passphrase-file <file>', 'file that contains the passphrase'),
     ),
-  ).action((options: AppleOptions) => saveVerified(context, options, verifyApple(options)));
+  ).action((options: AppleOptions) => saveFile(context, options, readAppleFile(options)));
 }
 
-function verifyApple(options: AppleOptions): VerifiedCredential {
-  const { key, certificate } = options;
+function readAppleFile(options: AppleOptions): ProvidedFile {
+  const { key, certificate, keyId, teamId } = options;
   if ((key === undefined) === (certificate === undefined)) {
     throw usageError('Give either --key with a .p8 file or --certificate with a .p12 file.');
   }
-  if (key !== undefined) return verifyAppleToken(readCredentialFile(key), options);
-  return verifyAppleCertificate(
-    readCredentialFile(certificate ?? ''),
-    toCertificateOptions(options),
-  );
+  if (key !== undefined) {
+    const ids = { ...(keyId !== undefined && { keyId }), ...(teamId !== undefined && { teamId }) };
+    return { kind: 'apns-token', file: readCredentialFile(key), ids };
+  }
+  const file = readCredentialFile(certificate ?? '');
+  return { kind: 'apns-certificate', file, options: toCertificateOptions(options) };
 }
 
 function toCertificateOptions({
@@ -116,33 +109,26 @@ function addFirebaseCommand(parent: Command, context: CommandContext): void {
       .requiredOption('--app <id>', 'the app')
       .requiredOption('--service-account <file>', 'the JSON file'),
   ).action((options: CommonOptions & { serviceAccount: string }) => {
-    const verified = verifyServiceAccount(readCredentialFile(options.serviceAccount));
-    return saveVerified(context, options, verified);
+    const file = readCredentialFile(options.serviceAccount);
+    return saveFile(context, options, { kind: 'fcm', file });
   });
 }
 
-function saveVerified(
+async function saveFile(
   context: CommandContext,
   options: CommonOptions,
-  verified: VerifiedCredential,
+  provided: ProvidedFile,
 ): Promise<void> {
-  const keyInput = { ...options, channel: verified.channel };
+  const file = { provided, verified: verifyProvided(provided) };
   const gateway = readGateway(options);
-  return saveAndShow(context, async (store, keys) => {
-    const saved = await saveCredential(store, keys, keyInput, verified, gateway);
-    if (verified.channel !== 'fcm') return saved;
-    const warning = await describeFcmGap(store, await requireApp(store, options.app));
-    return { ...saved, ...(warning !== undefined && { warning }) };
-  });
+  await saveAndShow(context, (admin) => admin.saveCredential(options, file, gateway));
 }
 
 async function saveAndShow(
   { stack, output }: CommandContext,
-  save: (store: Store, keys: SealingKeys) => Promise<CredentialView>,
+  save: (admin: Admin) => Promise<CredentialView>,
 ): Promise<void> {
-  const target = stack();
-  const keys = parseSealingKeys(requireSetting(target, 'sealingKeys'));
-  const saved = await withStore(target, (store) => save(store, keys));
+  const saved = await withAdmin(stack(), save);
   output.show(saved, formatCredential(saved));
 }
 
@@ -163,9 +149,7 @@ function addWebPushCommand(parent: Command, context: CommandContext): void {
       const privateKey = privateKeyFile !== undefined && {
         privateKey: readCredentialFile(privateKeyFile),
       };
-      return saveAndShow(context, (store, keys) =>
-        saveWebPush(store, keys, app, { ...others, ...privateKey }),
-      );
+      return saveAndShow(context, (admin) => admin.saveWebPush(app, { ...others, ...privateKey }));
     });
 }
 
@@ -215,10 +199,7 @@ function addListCommand(parent: Command, { stack, output }: CommandContext): voi
     .description("list an app's credentials without their secrets")
     .requiredOption('--app <id>', 'the app')
     .action(async ({ app }: { app: string }) => {
-      const target = stack();
-      const views = await withStore(target, (store) =>
-        listCredentials(store, app, target.webPushContact),
-      );
+      const views = await withAdmin(stack(), (admin) => admin.listCredentials(app));
       output.show(views, views.flatMap(formatCredential));
     });
 }
@@ -232,7 +213,7 @@ function addRemoveCommand(parent: Command, { stack, output }: CommandContext): v
       .requiredOption('--app <id>', 'the app'),
   ).action(async (channel: ProviderChannelName, options: CommonOptions) => {
     const keyInput = { ...options, channel };
-    const removed = await withStore(stack(), (store) => removeCredential(store, keyInput));
+    const removed = await withAdmin(stack(), (admin) => admin.removeCredential(keyInput));
     output.show(removed, [`Credential ${removed.id} removed.`]);
   });
 }

@@ -1,13 +1,13 @@
-import { listDevicePushes } from '@carillon/admin/device-details';
-import { type DeviceView, listDevices } from '@carillon/admin/devices';
+import type { DeviceView } from '@carillon/admin/devices';
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import type { Command } from 'commander';
 import { z } from 'zod';
+import type { DevicePush } from './admin/admin.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { type ApiRequest, requestApi } from './api-client.ts';
-import { withStore } from './database.ts';
 import { addEraseCommand } from './erase-device.ts';
 import { formatCount, formatTimestamp } from './output.ts';
-import { addPaging, formatPage, type PagingOptions, readFullPage, toPageQuery } from './paging.ts';
+import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import { describeRecipientStatus } from './push.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
@@ -55,8 +55,8 @@ export function addDeviceCommands(
     'after',
     'token',
   ).action(async (options: PagingOptions & { app: string }) => {
-    const page = await withStore(stack(), (store) =>
-      listDevices(store, options.app, toPageQuery(options)),
+    const page = await withAdmin(stack(), (admin) =>
+      admin.listDevices(options.app, toPageQuery(options)),
     );
     output.show(page.items, formatPage(page, formatDevice, 'after'));
   });
@@ -89,8 +89,8 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
     'before',
     'id',
   ).action(async (token: string, options: PagingOptions) => {
-    const { items, ...paging } = await withStore(stack(), (store) =>
-      readFullPage(toPageQuery(options), (query) => listDevicePushes(store, token, query)),
+    const { items, ...paging } = await withAdmin(stack(), (admin) =>
+      admin.listDevicePushes(token, toPageQuery(options)),
     );
     const page = { items: items.map(toDevicePushView), ...paging };
     const lines = formatPage(
@@ -103,10 +103,8 @@ function addPushesCommand(device: Command, { stack, output }: CommandContext): v
   });
 }
 
-type DevicePushItem = Awaited<ReturnType<typeof listDevicePushes>>['items'][number];
-
 /** Converts times to unix seconds, as the HTTP API gives them. */
-function toDevicePushView({ acceptedAt, expiresAt, ...item }: DevicePushItem) {
+function toDevicePushView({ acceptedAt, expiresAt, ...item }: DevicePush) {
   const toSeconds = (ms: number): number => Math.floor(ms / 1_000);
   return { ...item, date: toSeconds(acceptedAt), expiration: toSeconds(expiresAt) };
 }

@@ -1,23 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type FailureView, listFailures } from '@carillon/admin/failures';
+import type { FailureView } from '@carillon/admin/failures';
 import {
   type FailureSelection,
-  getRedrive,
   MAX_NAMED_PUSHES,
   type RedriveView,
-  startRedrive,
 } from '@carillon/admin/redrives';
-import { requireApp } from '@carillon/admin/require-app';
 import { CHANNELS } from '@carillon/core/channels';
 import { FAILURES } from '@carillon/core/outcomes';
-import type { Store } from '@carillon/store/store';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { COMMAND_LINE, runAudited } from './audited.ts';
-import { withStore } from './database.ts';
+import type { Admin } from './admin/admin.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { commandFailed, usageError } from './failure.ts';
 import { collectValues, parsePastTime } from './option-parsers.ts';
 import { formatCount } from './output.ts';
-import { addPaging, formatPage, type PagingOptions, readFullPage, toPageQuery } from './paging.ts';
+import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import { type ProgressContext, startProgress } from './progress.ts';
 import type { CommandContext } from './stack.ts';
 
@@ -44,13 +40,8 @@ function addListCommand(failures: Command, { stack, output }: CommandContext): v
     .description("list an app's failed deliveries by push and channel, the newest first");
   addPaging(addFilter(list), 'before', 'cursor').action(
     async ({ app, channel, reason, from, to, ...paging }: FilterOptions & PagingOptions) => {
-      const filter = { channel, reason, from, to };
-      const page = await withStore(stack(), async (store) => {
-        await requireApp(store, app);
-        return readFullPage(toPageQuery(paging), (query) =>
-          listFailures(store, app, { ...filter, ...query }),
-        );
-      });
+      const query = { channel, reason, from, to, ...toPageQuery(paging) };
+      const page = await withAdmin(stack(), (admin) => admin.listFailures(app, query));
       const items = page.items.map((item) => ({ ...item, failedAt: toIso(item.failedAt) }));
       output.show(items, formatPage(page, formatFailure, 'before'));
     },
@@ -91,14 +82,9 @@ async function redrive(context: FailuresContext, options: RedriveOptions): Promi
   const filter = { channel, reason, from, to };
   const isSelective = [pushes, ...Object.values(filter)].some((value) => value !== undefined);
   if (isSelective === all) throw usageError('Give either --all, or --push or filters.');
-  const view = await withStore(context.stack(), async (store) => {
-    const { account } = await requireApp(store, app);
-    const facts = { app };
-    const change = { action: 'failures.redrive', account, facts };
-    const { id } = await runAudited(store, change, async () => ({
-      id: await startRedrive(store, app, { ...filter, pushes }, COMMAND_LINE.name),
-    }));
-    return wait ? await waitForEnd(context, store, id) : await getRedrive(store, id);
+  const view = await withAdmin(context.stack(), async (admin) => {
+    const id = await admin.startRedrive(app, { ...filter, pushes });
+    return wait ? await waitForEnd(context, admin, id) : await admin.getRedrive(id);
   });
   context.output.show(toOutput(view), [describeRedrive(view)]);
   if (view.state === 'stopped') throw commandFailed('The re-drive was stopped.', '');
@@ -107,11 +93,11 @@ async function redrive(context: FailuresContext, options: RedriveOptions): Promi
 /** Shows the progress of a re-drive until it ends. A signal ends only the command. */
 async function waitForEnd(
   context: FailuresContext,
-  store: Pick<Store, 'redrives'>,
+  admin: Pick<Admin, 'getRedrive'>,
   id: string,
 ): Promise<RedriveView> {
   const signal = context.stopSignal();
-  let view = await getRedrive(store, id);
+  let view = await admin.getRedrive(id);
   let progress: ReturnType<typeof startProgress> | undefined;
   try {
     while (view.state === 'running' && !signal.aborted) {
@@ -119,7 +105,7 @@ async function waitForEnd(
         progress ??= startProgress(context, { total: view.total, noun: 'pushes' });
       progress?.update(view.done + view.skipped);
       await sleep(POLL_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
-      view = await getRedrive(store, id);
+      view = await admin.getRedrive(id);
     }
     return view;
   } finally {

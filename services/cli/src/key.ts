@@ -1,7 +1,6 @@
-import { createKey, listKeys, revokeKey } from '@carillon/admin/keys';
 import type { Command } from 'commander';
-import { withStore } from './database.ts';
-import { type CommandContext, requireSetting } from './stack.ts';
+import { withAdmin } from './admin/with-admin.ts';
+import type { CommandContext } from './stack.ts';
 
 /** Adds `carillon key …`: Secret API Keys, of which an app can have several. */
 export function addKeyCommands(program: Command, { stack, output }: CommandContext): void {
@@ -11,9 +10,7 @@ export function addKeyCommands(program: Command, { stack, output }: CommandConte
     .description('create a key, which is shown only once')
     .requiredOption('--app <id>', 'app of the key')
     .action(async ({ app }: { app: string }) => {
-      const target = stack();
-      const pepper = requireSetting(target, 'pepper');
-      const created = await withStore(target, (store) => createKey(store, pepper, app));
+      const created = await withAdmin(stack(), (admin) => admin.createKey(app));
       output.show(created, [
         `Key ${created.id} created.`,
         `API key, shown only once: ${created.apiKey}`,
@@ -24,7 +21,7 @@ export function addKeyCommands(program: Command, { stack, output }: CommandConte
     .description("list an app's keys without their secrets")
     .requiredOption('--app <id>', 'the app')
     .action(async ({ app }: { app: string }) => {
-      const views = await withStore(stack(), (store) => listKeys(store, app));
+      const views = await withAdmin(stack(), (admin) => admin.listKeys(app));
       output.show(
         views,
         views.map(
@@ -37,8 +34,9 @@ export function addKeyCommands(program: Command, { stack, output }: CommandConte
     .command('revoke')
     .description('revoke a key; it can work for up to 10 more seconds')
     .argument('<id>', 'id of the key')
-    .action(async (id: string) => {
-      const revoked = await withStore(stack(), (store) => revokeKey(store, id));
+    .option('--app <id>', 'app of the key; over the console it must be given')
+    .action(async (id: string, { app }: { app?: string }) => {
+      const revoked = await withAdmin(stack(), (admin) => admin.revokeKey(id, app));
       output.show(revoked, [`Key ${id} revoked.`]);
     });
 }

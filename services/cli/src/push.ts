@@ -1,18 +1,11 @@
-import {
-  ENDS,
-  getPushOutcomes,
-  getRecipientOutcome,
-  LISTED_STATES,
-  listPushes,
-  type PushView,
-} from '@carillon/admin/pushes';
+import { ENDS, type getPushOutcomes, LISTED_STATES, type PushView } from '@carillon/admin/pushes';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
-import type { PushQuery } from '@carillon/reports/push-search';
 import type { RecipientStatus } from '@carillon/store/documents';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
+import type { PushFilter } from './admin/admin.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { type ApiRequest, requestApi } from './api-client.ts';
-import { withStore } from './database.ts';
 import { usageError } from './failure.ts';
 import {
   collectValues,
@@ -22,7 +15,7 @@ import {
   parseTimestamp,
 } from './option-parsers.ts';
 import { formatCount, formatTimestamp } from './output.ts';
-import { addPaging, formatPage, type PagingOptions, readFullPage, toPageQuery } from './paging.ts';
+import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import type { PushText } from './send-directly.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
@@ -146,9 +139,8 @@ function addDeleteCommand(push: Command, { stack, output }: CommandContext): voi
     });
 }
 
-interface ListOptions
-  extends PagingOptions,
-    Pick<PushQuery, 'app' | 'state' | 'topic' | 'outcome'> {
+interface ListOptions extends PagingOptions, Omit<PushFilter, 'from'> {
+  app: string;
   since?: Date;
 }
 
@@ -173,10 +165,8 @@ function addListCommand(push: Command, { stack, output }: CommandContext): void 
     .option('--since <time>', 'only pushes since a date, or since 15m, 1h or 30d', parsePastTime);
   addPaging(list, 'before', 'id').action(async ({ since: from, ...options }: ListOptions) => {
     const { app, state, topic, outcome } = options;
-    const filter = { app, state, topic, outcome, from };
-    const page = await withStore(stack(), (store) =>
-      readFullPage(toPageQuery(options), (query) => listPushes(store, { ...filter, ...query })),
-    );
+    const query = { state, topic, outcome, from, ...toPageQuery(options) };
+    const page = await withAdmin(stack(), (admin) => admin.listPushes(app, query));
     output.show(page.items, formatPage(page, formatPush, 'before'));
   });
 }
@@ -194,10 +184,10 @@ function addOutcomesCommand(push: Command, { stack, output }: CommandContext): v
     .option('--token <token>', 'only this recipient')
     .action(async (id: string, { token }: { token?: string }) => {
       if (token === undefined) {
-        const outcomes = await withStore(stack(), (store) => getPushOutcomes(store, id));
+        const outcomes = await withAdmin(stack(), (admin) => admin.getPushOutcomes(id));
         output.show(outcomes, formatOutcomes(outcomes));
       } else {
-        const status = await withStore(stack(), (store) => getRecipientOutcome(store, id, token));
+        const status = await withAdmin(stack(), (admin) => admin.getRecipientOutcome(id, token));
         output.show(status, [`Device ${token}: ${describeRecipientStatus(status)}.`]);
       }
     });

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { describeError } from '@carillon/admin/admin-error';
 import { readEnv, redisUrl, webPushContact } from '@carillon/runtime/env';
 import { z } from 'zod';
-import { commandFailed, isFileNotFound, serviceUnreachable } from './failure.ts';
+import { commandFailed, isFileNotFound, serviceUnreachable, usageError } from './failure.ts';
 import type { Output } from './output.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
@@ -33,6 +33,13 @@ export const environmentSchema = z.object({
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** Base address of the console, for the links of `operator` and for `doctor`. */
   CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
+  /** Base address of the console that administrative commands work over instead of MongoDB, with CARILLON_TOKEN: https, or a loopback address. */
+  CARILLON_CONSOLE: z.url({ protocol: /^https?$/ }).optional(),
+  /** Operator token for CARILLON_CONSOLE. */
+  CARILLON_TOKEN: z
+    .string()
+    .regex(/^[\w.~+/=-]+$/, 'write the token alone')
+    .optional(),
   /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
   /** App of that key, for `carillon canary` without --app. */
@@ -83,6 +90,9 @@ export interface Stack {
   mqtt: string | undefined;
   sandbox: string | undefined;
   console: string | undefined;
+  /** Console that administrative commands work over, and the token for it. */
+  adminConsole: string | undefined;
+  adminToken: string | undefined;
   /** Contact for push services of apps without one of their own. */
   webPushContact: string | undefined;
   /** Processes that `npm start` runs; empty when it does not run. */
@@ -124,6 +134,8 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
     console: env.CONSOLE_URL ?? devFile?.console,
+    adminConsole: env.CARILLON_CONSOLE,
+    adminToken: env.CARILLON_TOKEN,
     webPushContact: env.WEB_PUSH_CONTACT ?? (isOwnDatabase ? devFile?.webPushContact : undefined),
     processes: devFile?.processes ?? [],
   };
@@ -144,11 +156,17 @@ const ENV_VARIABLES = {
 /**
  * Returns a setting of the stack.
  *
- * @throws Failure (unreachable) that names the ways to provide the setting
+ * @throws Failure that names the ways to provide the setting: of usage if the stack is known by its console alone,
+ *   unreachable otherwise
  */
 export function requireSetting(stack: Stack, setting: keyof typeof ENV_VARIABLES): string {
   const value = stack[setting];
   if (value !== undefined) return value;
+  if (stack.adminConsole !== undefined) {
+    throw usageError(
+      `This command does not work over the console in CARILLON_CONSOLE: set ${ENV_VARIABLES[setting]} too.`,
+    );
+  }
   throw serviceUnreachable(
     `No stack runs in ${stack.home}, and ${ENV_VARIABLES[setting]} is not set. Start a stack with npm start, or set CARILLON_HOME or ${ENV_VARIABLES[setting]} to use a running one.`,
   );

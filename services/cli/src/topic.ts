@@ -1,6 +1,5 @@
-import { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
 import type { Command } from 'commander';
-import { withStore } from './database.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { formatCount } from './output.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import type { CommandContext } from './stack.ts';
@@ -19,7 +18,7 @@ export function addTopicCommands(program: Command, { stack, output }: CommandCon
     'after',
     'name',
   ).action(async ({ app, ...options }: TopicOptions) => {
-    const page = await withStore(stack(), (store) => listTopics(store, app, toPageQuery(options)));
+    const page = await withAdmin(stack(), (admin) => admin.listTopics(app, toPageQuery(options)));
     const lines = formatPage(
       page,
       ({ name, subscribers }) => `${name}  ${formatCount(subscribers, 'subscriber')}`,
@@ -36,9 +35,9 @@ export function addTopicCommands(program: Command, { stack, output }: CommandCon
     'after',
     'token',
   ).action(async (name: string, { app, ...options }: TopicOptions) => {
-    const { view, page } = await withStore(stack(), async (store) => ({
-      view: await getTopic(store, app, name),
-      page: await listSubscribers(store, app, name, toPageQuery(options)),
+    const { view, page } = await withAdmin(stack(), async (admin) => ({
+      view: await admin.getTopic(app, name),
+      page: await admin.listSubscribers(app, name, toPageQuery(options)),
     }));
     const { subscribers, platforms } = view;
     const kinds = platforms.length === 0 ? '' : ` (${platforms.join(', ')})`;

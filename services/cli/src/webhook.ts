@@ -1,20 +1,8 @@
-import {
-  changeWebhook,
-  createWebhook,
-  listWebhookDetails,
-  MAX_PENDING_COUNTED,
-  removeWebhook,
-  renewWebhookSecret,
-  replayPushes,
-  requestTestEvent,
-  turnWebhookOff,
-  turnWebhookOn,
-  type WebhookDetails,
-} from '@carillon/admin/webhooks';
+import { MAX_PENDING_COUNTED, type WebhookDetails } from '@carillon/admin/webhooks';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
 import type { Command } from 'commander';
-import { type CommandStore, withStore } from './database.ts';
+import { withAdmin } from './admin/with-admin.ts';
 import { usageError } from './failure.ts';
 import { formatCount } from './output.ts';
 import type { CommandContext } from './stack.ts';
@@ -51,26 +39,26 @@ export function addWebhookCommands(program: Command, context: CommandContext): v
     name: 'test',
     description: 'send a test event; list shows the response a few seconds later',
     done: 'A test event is sent within seconds.',
-    apply: requestTestEvent,
+    apply: 'requestTestEvent',
   });
   addReplayCommand(webhook, context);
   addChangeCommand(webhook, context, {
     name: 'off',
     description: 'stop sending events',
     done: 'The webhook is off.',
-    apply: turnWebhookOff,
+    apply: 'turnWebhookOff',
   });
   addChangeCommand(webhook, context, {
     name: 'on',
     description: 'send events again, also those that were not sent before',
     done: 'The webhook is on.',
-    apply: turnWebhookOn,
+    apply: 'turnWebhookOn',
   });
   addChangeCommand(webhook, context, {
     name: 'remove',
     description: 'remove a webhook; events that were not sent yet are discarded',
     done: 'The webhook is removed.',
-    apply: removeWebhook,
+    apply: 'removeWebhook',
   });
 }
 
@@ -84,7 +72,7 @@ function addAddCommand(parent: Command, { stack, output }: CommandContext): void
     .action(async ({ app, url, events }: AddOptions) => {
       const address = parseAddress(url);
       const names = events === undefined ? WEBHOOK_EVENTS : parseEvents(events);
-      const added = await withStore(stack(), (store) => createWebhook(store, app, address, names));
+      const added = await withAdmin(stack(), (admin) => admin.createWebhook(app, address, names));
       output.show(added, [
         `Webhook ${added.webhook.id} added.`,
         `Secret, shown only once: ${added.secret}`,
@@ -107,7 +95,7 @@ function addEditCommand(parent: Command, { stack, output }: CommandContext): voi
         address: url === undefined ? undefined : parseAddress(url),
         events: events === undefined ? undefined : parseEvents(events),
       };
-      const webhook = await withStore(stack(), (store) => changeWebhook(store, app, id, changes));
+      const webhook = await withAdmin(stack(), (admin) => admin.changeWebhook(app, id, changes));
       output.show(webhook, [`Webhook ${id} changed.`]);
     });
 }
@@ -132,7 +120,7 @@ function addListCommand(parent: Command, { stack, output }: CommandContext): voi
     .description("list an app's webhooks with their state, without addresses and secrets")
     .requiredOption('--app <id>', 'the app')
     .action(async ({ app }: AppOption) => {
-      const views = await withStore(stack(), (store) => listWebhookDetails(store, app));
+      const views = await withAdmin(stack(), (admin) => admin.listWebhookDetails(app));
       output.show(views, views.flatMap(formatWebhook));
     });
 }
@@ -161,7 +149,7 @@ function addRotateCommand(parent: Command, { stack, output }: CommandContext): v
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      const secret = await withStore(stack(), (store) => renewWebhookSecret(store, app, id));
+      const secret = await withAdmin(stack(), (admin) => admin.renewWebhookSecret(app, id));
       output.show({ id, secret }, [`Secret, shown only once: ${secret}`]);
     });
 }
@@ -179,7 +167,7 @@ function addReplayCommand(parent: Command, { stack, output }: CommandContext): v
         fromMs: parseTime('--from', from),
         toMs: to === undefined ? Date.now() : parseTime('--to', to),
       };
-      const { pushes } = await withStore(stack(), (store) => replayPushes(store, app, id, range));
+      const { pushes } = await withAdmin(stack(), (admin) => admin.replayPushes(app, id, range));
       output.show({ id, pushes }, [`${formatCount(pushes, 'push', 'pushes')} reported again.`]);
     });
 }
@@ -195,7 +183,7 @@ interface ChangeCommand {
   name: string;
   description: string;
   done: string;
-  apply(store: CommandStore, app: string, id: string): Promise<void>;
+  apply: 'requestTestEvent' | 'turnWebhookOff' | 'turnWebhookOn' | 'removeWebhook';
 }
 
 function addChangeCommand(
@@ -209,7 +197,7 @@ function addChangeCommand(
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      await withStore(stack(), (store) => apply(store, app, id));
+      await withAdmin(stack(), (admin) => admin[apply](app, id));
       output.show({ id }, [done]);
     });
 }

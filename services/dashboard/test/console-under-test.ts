@@ -11,7 +11,7 @@ import { createEngine } from '../src/engine.ts';
 import { environment } from '../src/environment.ts';
 
 export const PASSWORD = 'correct horse battery staple';
-const SETTINGS = {
+export const SETTINGS = {
   MONGODB_URI: 'mongodb://127.0.0.1:1/unused',
   DASHBOARD_LISTEN: '127.0.0.1:0',
   API_KEY_PEPPER: 'p'.repeat(32),
@@ -54,6 +54,7 @@ export async function startConsole(
   };
   return {
     url: await start(settings),
+    uri,
     db: client.db(),
     store,
     engine,

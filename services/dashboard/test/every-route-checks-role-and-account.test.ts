@@ -56,6 +56,7 @@ beforeAll(async () => {
   const other = (await owner.post('/api/accounts', { name: 'theirs' })).body.id;
   const app = (await owner.post('/api/apps', { account, name: 'app' })).body.id;
   const { token } = await store.devices.register(app, 'android');
+  await store.subscriptions.subscribe(app, { token, platform: 'android' }, ['news']);
   const sent = await owner.post(`/api/apps/${app}/pushes`, { to: token, data: { title: CANARY } });
   const redrive = await owner.post(`/api/apps/${app}/redrives`, { filter: {} });
   await store.webhooks.putBoxKey(boxKeyOf(env.CREDENTIAL_KEYS));

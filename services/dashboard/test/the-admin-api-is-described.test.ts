@@ -85,13 +85,14 @@ async function createObjects(path: string): Promise<Record<string, string>> {
   const address = `https://push.example/${app}`;
   const provider = { channel: 'web-push', address, p256dh: 'key', auth: 'auth' } as const;
   const { token } = await started.store.devices.register(app, 'web', provider);
+  await started.store.subscriptions.subscribe(app, { token, platform: 'web' }, ['news']);
   const push = (await owner.post(`/api/apps/${app}/pushes`, { to: token, data: {} })).body.id;
   const hook = { url: 'https://receiver.example/hook', events: ['push.finished'] };
   const ofApp = async (kind: string, body: object) =>
     (await owner.post(`/api/apps/${app}/${kind}`, body)).body.id;
   const id = await (path.includes('/keys') ? ofApp('keys', {}) : ofApp('webhooks', hook));
   const redrive = path.includes('{redrive}') ? await ofApp('redrives', { filter: {} }) : '';
-  return { account, app, push, id, redrive, device: token, topic: 'news' };
+  return { account, app, push, id, redrive, token, device: token, topic: 'news' };
 }
 
 test('every public route is described, with a summary and a name of its own, and nothing else', () => {

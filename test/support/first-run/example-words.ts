@@ -25,12 +25,12 @@ interface ExampleApp {
 const WORDS: Record<string, (app: ExampleApp) => string | Promise<string>> = {
   ACCOUNT: ({ account }) => account,
   APP: ({ dev }) => dev.app,
-  GRANT: async ({ home }) =>
-    (await runCarillonJson<{ id: string }>(home, 'operator', 'token', 'create', 'deploy')).id,
   KEY: async ({ home, dev }) =>
     (await runCarillonJson<{ id: string }>(home, 'key', 'create', '--app', dev.app)).id,
   LINK: findInvite,
   OPERATOR: createOperator,
+  OPERATOR_TOKEN: async ({ home }) =>
+    (await runCarillonJson<{ id: string }>(home, 'operator', 'token', 'create', 'example')).id,
   PUSH: async ({ dev }) => {
     const { token } = await registerDevice(dev);
     const { json } = await callApi(dev, 'POST', '/push', { to: token, data: { a: 1 } });

@@ -16,6 +16,7 @@ const FAST = [
   'test/attacks/no-service-starts-without-its-secrets.test.ts',
   'test/ci/ci-runs-what-changed.test.ts',
   'test/first-run/tampered-download-is-not-run.test.ts',
+  'test/operators/commands-work-over-the-console.test.ts',
   'test/operators/lists-are-paginated.test.ts',
   'test/operators/doctor-and-migrate-report-the-database.test.ts',
   'test/soak/checker.test.ts',

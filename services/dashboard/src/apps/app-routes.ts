@@ -8,6 +8,7 @@ import {
   setAppPaused,
   updateAppSettings,
 } from '@carillon/admin/apps';
+import { withFcmWarning } from '@carillon/admin/fcm-use';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
@@ -54,7 +55,7 @@ export function createAccountOfApp({ apps }: Pick<Store, 'apps'>) {
  * @param pepper HMAC key of the API keys' digests
  */
 export function appRoutes(
-  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>,
+  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable' | 'devices'>,
   pepper: string,
   sealingKeys: SealingKeys,
 ) {
@@ -98,7 +99,8 @@ export function appRoutes(
       async handle({ input: { app, paused, ...settings } }) {
         const view = paused === undefined ? undefined : await setAppPaused(store, app, paused);
         if (view !== undefined && Object.keys(settings).length === 0) return toAppBody(view);
-        return toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        const body = toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        return settings.fcmFallback === undefined ? body : withFcmWarning(store, app, body);
       },
     }),
   ];

@@ -8,6 +8,7 @@ import {
   removeCredential,
   saveCredential,
 } from '@carillon/admin/credentials';
+import { withFcmWarning } from '@carillon/admin/fcm-use';
 import { PROVIDER_CHANNELS } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { Store } from '@carillon/store/store';
@@ -96,7 +97,9 @@ export function credentialRoutes(
           return toBody(await saveKeyPair(store, sealingKeys, input));
         const provided = toProvidedFile(input);
         const verified = await inTurn(operator.id, () => verifyFile(provided));
-        return toBody(await saveCredential(store, sealingKeys, withEnvironment(input), verified));
+        const saved = await saveCredential(store, sealingKeys, withEnvironment(input), verified);
+        const isFcm = input.channel === 'fcm';
+        return toBody(isFcm ? await withFcmWarning(store, input.app, saved) : saved);
       },
     }),
     defineRoute({

@@ -85,7 +85,7 @@ export function webhookRoutes(
       auditFacts: ({ url, events }) => ({ host: url.host, events: events.join(', ') }),
       async handle({ input: { app, url, events } }) {
         const { webhook, secret } = await createWebhook(store, app, url, events);
-        return { id: webhook.id, secret };
+        return { id: webhook.id, webhook, secret };
       },
     }),
     defineRoute({

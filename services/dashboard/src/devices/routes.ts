@@ -1,6 +1,6 @@
 import { getDeviceDetails, listDevicePushes, requireDevice } from '@carillon/admin/device-details';
 import { listDevices } from '@carillon/admin/devices';
-import { listSubscribers, listTopics } from '@carillon/admin/topics';
+import { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Reports } from '@carillon/reports/reports';
@@ -13,6 +13,7 @@ import { ConsoleError, defineRoute, notFound } from '../http/route.ts';
 import { deviceToken } from '../inputs.ts';
 
 const ofApp = { app: objectId, ...pageFields };
+const ofTopic = z.object({ app: objectId, topic: z.string().regex(TOPIC_NAME) });
 const ofDevice = z.object({ token: deviceToken });
 
 /** Makes the routes that list and show devices and topics, and that disconnect and delete a device. */
@@ -63,6 +64,7 @@ function readRoutes(
     defineRoute({
       method: 'get',
       path: '/devices/:token/pushes',
+      isPublic: true,
       role: 'viewer',
       input: ofDevice.extend(pageFields),
       account: ({ token }) => accountOf.device(token),
@@ -87,10 +89,19 @@ function topicRoutes(
     }),
     defineRoute({
       method: 'get',
+      path: '/apps/:app/topics/:topic',
+      isPublic: true,
+      role: 'viewer',
+      input: ofTopic,
+      account: ({ app }) => accountOf.app(app),
+      handle: ({ input: { app, topic } }) => getTopic(store, app, topic),
+    }),
+    defineRoute({
+      method: 'get',
       path: '/apps/:app/topics/:topic/subscribers',
       isPublic: true,
       role: 'viewer',
-      input: z.object({ ...ofApp, topic: z.string().regex(TOPIC_NAME) }),
+      input: ofTopic.extend(pageFields),
       account: ({ app }) => accountOf.app(app),
       handle: ({ input: { app, topic, ...query } }) => listSubscribers(store, app, topic, query),
     }),

@@ -123,6 +123,7 @@ function recipientRoutes(store: Store & Reports, accountOf: AccountOf) {
     defineRoute({
       method: 'get',
       path: '/pushes/:push/recipients/:token',
+      isPublic: true,
       role: 'viewer',
       input: z.object({ push: objectId, token: deviceToken }),
       account: ({ push }) => accountOf.push(push),

@@ -83,8 +83,11 @@ const webhooks = describeAll('Webhooks', {
 const deliveries = describeAll('Deliveries', {
   'get /apps/:app/pushes': 'List pushes',
   'get /pushes/:push': 'Get a push with its outcomes',
+  'get /pushes/:push/recipients/:token': 'Get the outcome of a push for a device',
   'get /apps/:app/devices': 'List devices',
+  'get /devices/:token/pushes': 'List the pushes to a device',
   'get /apps/:app/topics': 'List topics',
+  'get /apps/:app/topics/:topic': 'Get a topic with its number of subscribers',
   'get /apps/:app/topics/:topic/subscribers': 'List the subscribers of a topic',
   'get /apps/:app/failures': 'List failed deliveries',
   'post /apps/:app/redrives': [
