@@ -42,7 +42,12 @@ function contentRows(): Row[] {
     ['topics of a device', count(LIMITS.topicsPerDevice), '400'],
     ['subscribers on a page', count(LIMITS.subscribersPerPage), 'a further page'],
     ['tokens in `pending_devices`', count(LIMITS.pendingDevices), 'others are not listed'],
-    ['pushes in the inbox of a device', count(LIMITS.pendingPerDevice), '`inbox-full`'],
+    // Inboxes are counted by sample: a device to which many senders push at once gets some more.
+    [
+      'pushes in the inbox of a device, counted by sample',
+      `about ${count(LIMITS.pendingPerDevice)}`,
+      '`inbox-full`',
+    ],
     ['webhooks of an app', count(WEBHOOK_LIMITS.perApp), '400'],
     [
       'events of a request to a webhook',

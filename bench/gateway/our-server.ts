@@ -82,6 +82,7 @@ const { ports } = await listen(
     proxyDetector: NO_PROXY_DETECTOR,
     authKeys: AUTH_KEYS,
     iosApps: { record: () => undefined },
+    lastSeen: { record: () => undefined },
     devices: {
       findForConnect: async () => ({ app: 'one', platform: 'electron' }),
       markConnected: async () => undefined,

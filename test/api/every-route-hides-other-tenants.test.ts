@@ -23,7 +23,7 @@ type Kind = 'device' | 'auth' | 'push' | 'webhook' | 'topic' | 'cursor' | 'nothi
 const NOTHING = `
   appId app platform sdk deviceId fcmToken pushToken pushEnvironment pushBundle pushKind expires_in subscription url events
   from state outcome format data time_to_live content_available mutable_content notification
-  schedule collapse_key priority apns fcm web_push Idempotency-Key`
+  schedule active_within collapse_key priority apns fcm web_push Idempotency-Key`
   .trim()
   .split(/\s+/);
 

@@ -74,6 +74,8 @@ const CASES: Case[] = [
   push('a badge that is text', { notification: { badge: '1' } }),
   push('an interruption level of our own', { notification: { interruption_level: 'loud' } }),
   push('loc_args that are text', { notification: { loc_args: 'x' } }),
+  push('less than a minute of activity', { to: '/topics/a', active_within: 59 }),
+  push('activity for a device', { active_within: 60 }),
   push('a priority of its own', { priority: 'urgent' }),
   ...['apns', 'fcm', 'web_push'].flatMap((name) => [
     push(`${name} that is a list`, { [name]: [] }),
@@ -220,7 +222,7 @@ describe('null is treated as absent', () => {
     const before = Math.floor(Date.now() / 1_000);
     const sound = { critical: 1, name: null, volume: null };
     const notification = { ...NOTIFICATION, body: 'x', sound };
-    const { json } = await pushWith({ time_to_live: null, notification });
+    const { json } = await pushWith({ time_to_live: null, active_within: null, notification });
     const { json: status } = await stack.api<{ push: { date: number; expiration: number } }>(
       'GET',
       `/pushes/${String(json.id)}`,

@@ -102,6 +102,16 @@ describe('a page is accessible and fits,', () => {
     await page.close();
   });
 
+  test.each(PAGE_VIEWS)('requests to a webhook, $width pixels wide and $scheme', async (view) => {
+    const address = addressOf('/apps/$app?tab=webhooks');
+    const page = await openView(fixture.owner.browserContext(), address, view);
+    await click(page, 'Requests to receiver.example');
+    await page.locator('button[aria-label^="Answer to the request"]').click();
+    await waitForText(page, '<h1>Not found</h1>');
+    await expectAccessible(page);
+    await page.close();
+  });
+
   test.each(PAGE_VIEWS)('dialogs of tokens, $width pixels wide and $scheme', async (view) => {
     const page = await openView(fixture.owner.browserContext(), addressOf('/operators'), view);
     for (const [button, text] of [

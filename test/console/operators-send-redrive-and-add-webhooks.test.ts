@@ -13,6 +13,7 @@ import {
   waitForText,
 } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
+import { createSentRequests } from '../support/console/sent-requests.ts';
 import { getPushStatus, send } from '../support/end-to-end/pushes.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import {
@@ -313,6 +314,7 @@ test('a token is created, copied, used by a program, and revoked', async () => {
 
 describe('webhooks:', () => {
   const SECRET_PATH = 'path-with-a-secret';
+  const MARKUP = '<img src=x onerror="globalThis.markupRan=1">';
   const SERVICES = ['dashboard', 'delivery-worker', 'scheduler', 'api'];
 
   interface View {
@@ -421,6 +423,27 @@ describe('webhooks:', () => {
     expect([isTested(), receiver.forged]).toEqual([true, 0]);
   });
 
+  test('requests are listed, with answers as text, and sent again, also by the command line', async () => {
+    receiver.respondWith((_request, response) => response.writeHead(202).end(MARKUP));
+    await sendTestEvent('Accepted (202)');
+    const sent = createSentRequests(stack, (await listInTerminal())[0]?.id);
+    const { id, at } = await sent.untilLast((last) => last.status === 202);
+    await click(page, `Requests to 127.0.0.1:${receiver.port}`);
+    await click(page, `Answer to the request of ${at}`);
+    await waitForText(page, MARKUP);
+    expect(await page.evaluate('globalThis.markupRan')).toBeUndefined();
+    expect(await findViolations(page)).toEqual([]);
+    const [request] = receiver.requests.slice(-1);
+    receiver.requests.length = 0;
+    await click(page, `Resend the request of ${at}`);
+    await waitForText(page, '1 test, sent again');
+    await sent.resend(id);
+    await until(() => receiver.requests.length > 1);
+    await sent.untilLast(({ resendOf }) => resendOf === id);
+    expect([receiver.requests, receiver.forged]).toEqual([[request, request], 0]);
+    receiver.respondWith(status(200));
+  });
+
   test('a replay reports a push that is older than the webhook', async () => {
     const listReported = () =>
       listEvents().flatMap(({ type, data }) => (data.push === push ? [type] : []));
@@ -467,7 +490,7 @@ describe('webhooks:', () => {
     for (const service of SERVICES) {
       const log = stack.readLog(service);
       expect(log).not.toBe('');
-      for (const text of [SECRET_PATH, ...secrets]) expect(log).not.toContain(text);
+      for (const text of [SECRET_PATH, MARKUP, ...secrets]) expect(log).not.toContain(text);
     }
   });
 });

@@ -8,6 +8,7 @@ import { send } from '../support/end-to-end/pushes.ts';
 import { openMongo } from '../support/mongo.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { openRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 /** More recipients than a circuit needs to open. */
@@ -106,6 +107,27 @@ test.each([
   expect(found).toMatchObject({ ok: false });
   for (const one of [text, name, app, reason, advice, ' Since 20'])
     expect(found?.detail).toContain(one);
+});
+
+test('a Redis that is nearly full, and the end of it', async () => {
+  const { dev, home } = fixture.stack;
+  const redis = await openRedis(dev);
+  const setMaxMemory = (bytes: number) => redis.config('SET', 'maxmemory', bytes);
+  const [, used] = /^used_memory:(\d+)/m.exec(await redis.info('memory')) ?? [];
+  await setMaxMemory(Math.round(Number(used) * 1.1));
+  try {
+    await openOverview();
+    await waitForText(page, '% of maxmemory');
+    const line = await page.$eval(PROBLEMS, ({ textContent }) => textContent);
+    for (const text of ['Redis uses ', 'Raise maxmemory']) expect(line).toContain(text);
+    const { stdout } = await runCarillonHere(home, ['--json', 'doctor']);
+    const memory = (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'redis memory');
+    expect(memory).toMatchObject({ ok: false, detail: expect.stringContaining('Raise maxmemory') });
+  } finally {
+    await setMaxMemory(0);
+    redis.disconnect();
+  }
+  await page.waitForFunction("!document.body.innerText.includes('% of maxmemory')");
 });
 
 test('a frozen worker, and the end of it', async () => {

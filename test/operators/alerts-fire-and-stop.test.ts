@@ -20,6 +20,7 @@ import { type Prometheus, startPrometheus } from '../support/operators/prometheu
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 import { type ProviderDevice, registerIphone } from '../support/providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { openRedis } from '../support/redis.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
@@ -339,6 +340,17 @@ describe('with Prometheus', () => {
       stack.kill('scheduler', 'SIGCONT');
     }
     await untilQuiet('CarillonProcessRestarts', 'CarillonNoScheduler');
+  });
+
+  slowTest('a Redis that is nearly full, until it has room', async () => {
+    const client = await openRedis({ redis: redis.url });
+    const setMaxMemory = (bytes: number) => client.config('SET', 'maxmemory', bytes);
+    const [, used] = /^used_memory:(\d+)/m.exec(await client.info('memory')) ?? [];
+    await setMaxMemory(Math.round(Number(used) * 1.1));
+    await untilFiring('CarillonRedisMemoryNearLimit');
+    await setMaxMemory(0);
+    client.disconnect();
+    await untilQuiet('CarillonRedisMemoryNearLimit');
   });
 
   slowTest('no Redis', async () => {

@@ -47,6 +47,15 @@ beforeAll(async () => {
   const createdAt = new Date();
   await insertDocuments(db, 'accounts', { _id: ACCOUNT, name: 'Seen', plan: 'pro', createdAt });
   await insertDocuments(db, 'apps', { _id: APP, account: ACCOUNT, name: 'Seen', createdAt });
+  const hook = { _id: APP, app: APP, secrets: [], events: [], slot: 0, createdAt };
+  await insertDocuments(db, 'webhooks', hook);
+  const request = { _id: UNKNOWN, webhook: APP, at: createdAt, status: 500, milliseconds: 7 };
+  await store.webhookRequests.record(APP, [
+    {
+      ...{ ...request, bytes: 90, events: ['a', 'b'], attempt: 2, answer: 'not\nnow' },
+      types: [{ type: 'push.finished', count: 2 }],
+    },
+  ]);
   const devices = [];
   for (const platform of ['android', 'web', 'electron'] as const) {
     const { token } = await store.devices.register(APP, platform);
@@ -169,6 +178,7 @@ const COMMANDS: [name: string, line: string][] = [
 
 /** Command lines that change nothing. */
 const READS = [
+  'webhook deliveries {seen} --app {seen}',
   'account list',
   'account list --limit 1000',
   'account list --limit 210',
@@ -334,6 +344,8 @@ describe('over the console', () => {
       ...['app show APP', 'app set APP --payload-limit 1', 'app pause APP'],
       ...['key list --app APP', 'key create --app APP', `key revoke ${UNKNOWN} --app APP`],
       ...['credential list --app APP', 'credential remove fcm --app APP'],
+      ...[`webhook deliveries ${UNKNOWN} --app APP`],
+      ...[`webhook resend ${UNKNOWN} ${UNKNOWN} --app APP`],
       ...['webhook list --app APP', `webhook off ${UNKNOWN} --app APP`],
       ...['push list --app APP', 'device list --app APP'],
     ]) {

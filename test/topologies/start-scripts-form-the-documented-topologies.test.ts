@@ -65,7 +65,7 @@ async function untilWhole(url: string, summary: RegExp): Promise<string> {
   const isWhole = async () => {
     const { summary: found, failoverFaults, nodes } = await inspectRedis({ url });
     if (!summary.test(found) || failoverFaults.length > 0) return false;
-    expect(nodes.every(({ maxmemoryPolicy }) => maxmemoryPolicy === 'noeviction')).toBe(true);
+    expect(nodes.every(({ memory }) => memory.policy === 'noeviction')).toBe(true);
     return found;
   };
   return until(isWhole, { ...FORMED, what: `${url} to be whole` });

@@ -30,6 +30,8 @@ interface Audience {
   recipients: Recipient[];
   /** Topics that the fan-out resolves. */
   topics: string[];
+  /** Limits these to subscribers that were seen so long before the push is sent. */
+  activeWithinSeconds?: number;
   /** `info.devices`. */
   devices: number;
   /** Channels of the recipients; of those that the fan-out resolves, the channels of their platforms. */
@@ -234,7 +236,7 @@ function createResponse(
 async function resolveAudience(
   store: AudienceStore,
   app: string,
-  request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
+  request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs' | 'activeWithinSeconds'>,
   usesFcm: boolean,
   assertAwaited: () => void,
 ): Promise<Audience> {
@@ -249,7 +251,10 @@ async function resolveAudience(
   const topics = request.topics.filter((topic) => getSubscriberCount(topic) > 0);
   const subscriberCount = topics.reduce((sum, topic) => sum + getSubscriberCount(topic), 0);
   const isScheduled = request.dueAtMs !== undefined;
-  if (subscriberCount <= MAX_RESOLVED_SUBSCRIBERS && !isScheduled) {
+  const { activeWithinSeconds } = request;
+  // The fan-out knows who was seen, at the time at which the push is sent.
+  const isResolvedLater = isScheduled || activeWithinSeconds !== undefined;
+  if (subscriberCount <= MAX_RESOLVED_SUBSCRIBERS && !isResolvedLater) {
     const subscribers = await findSubscribers(store, app, tokenRecipients, topics);
     const withWays = await store.devices.addWays(app, subscribers, usesFcm);
     return createResolvedAudience([...tokenRecipients, ...withWays], usesFcm);
@@ -261,6 +266,7 @@ async function resolveAudience(
     recipients: tokenRecipients,
     // A topic that is empty now may have subscribers when a scheduled push is due.
     topics: isScheduled ? request.topics : topics,
+    ...(activeWithinSeconds !== undefined && { activeWithinSeconds }),
     devices: isEstimate
       ? total
       : tokenRecipients.length +
@@ -287,8 +293,9 @@ function channelsOf(recipients: readonly Recipient[], usesFcm: boolean): Set<Cha
   return channels;
 }
 
-async function findTokenRecipients(
-  { devices }: AudienceStore,
+/** Finds the devices of tokens. @param assertAwaited is called after each query of many */
+export async function findTokenRecipients(
+  { devices }: Pick<Store, 'devices'>,
   app: string,
   tokens: readonly string[],
   assertAwaited: () => void,
@@ -359,7 +366,12 @@ async function storePush(
   push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
   if (audience.topics.length > 0) {
     const tokens = joinTokens(audience.recipients.map(({ token }) => token));
-    push.audience = { topics: audience.topics, tokens };
+    const { topics, activeWithinSeconds: seconds } = audience;
+    push.audience = {
+      topics,
+      tokens,
+      ...(seconds !== undefined && { activeWithinSeconds: seconds }),
+    };
   }
   return acceptInBatches(store, push, tokensByChannel, notBefore(push), assertAwaited);
 }

@@ -27,6 +27,8 @@ interface PushContent {
   data: string;
   /** Time to send at, milliseconds since 1970; undefined for now. */
   dueAtMs?: number;
+  /** Only subscribers of the topics that were seen so long before the push is sent. */
+  activeWithinSeconds?: number;
   options?: PushOptions | undefined;
   /** The only channel that is used, instead of the first one of each device's platform: for a test of that channel. */
   channel?: Channel;
@@ -116,8 +118,13 @@ async function readRequest(
   if (texts instanceof ApiError) return texts;
   const dueAtMs = parseSchedule(fields.schedule, nowMs);
   if (dueAtMs instanceof ApiError) return dueAtMs;
+  const audience = await parseAudience(fields);
+  const { active_within: activeWithinSeconds } = fields;
+  if (activeWithinSeconds !== undefined && audience.tokens.length > 0)
+    return invalidParameter('active_within', 'is only for topics; the push has device tokens');
   return {
-    ...(await parseAudience(fields)),
+    ...audience,
+    ...(activeWithinSeconds !== undefined && { activeWithinSeconds }),
     data: payload,
     timeToLiveSeconds: fields.time_to_live ?? LIMITS.timeToLiveDefault,
     ...(dueAtMs !== undefined && { dueAtMs }),
@@ -191,9 +198,20 @@ function dataNotObject(): ApiError {
   return invalidParameter('data', `must be an object, not a string, ${exception}`);
 }
 
+/**
+ * Parses the recipients of a request as {@link parsePush} does, and not its payload.
+ *
+ * @throws ApiError INVALID_PARAM
+ */
+export function parseRecipients({
+  value,
+}: Pick<JsonBody, 'value'>): Promise<Pick<PushRequest, 'tokens' | 'topics'>> {
+  return parseAudience(validate(pushBody, pickFields(value, {})));
+}
+
 /** Returns the tokens of a request that was accepted before, as {@link parsePush} returned them. */
-export async function parseTokens({ value }: JsonBody): Promise<string[]> {
-  return (await parseAudience(validate(pushBody, pickFields(value, {})))).tokens;
+export async function parseTokens(body: JsonBody): Promise<string[]> {
+  return (await parseRecipients(body)).tokens;
 }
 
 /** Returns the payload's JSON text; undefined if the payload is not an object. */

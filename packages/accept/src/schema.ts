@@ -26,6 +26,10 @@ export const pushBody = z
         // No `default` in the schema: client generators treat such a field as required.
         'Seconds for which the push is kept for offline devices. Defaults to 2,592,000 (30 days). With 0, only devices that are connected now receive the push.',
     }),
+    active_within: integer(LIMITS.activeSecondsMin, LIMITS.activeSecondsMax).optional().meta({
+      description:
+        'Sends only to subscribers that were seen in the last so many seconds before the push is sent: they registered, connected, or are connected then. In an app that prunes idle devices, a push that their provider has accepted counts as well, to a day. Only for topics.',
+    }),
     ...pushOptions,
     schedule: integer(0, Number.MAX_SAFE_INTEGER).optional().meta({
       description:

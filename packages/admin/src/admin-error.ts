@@ -14,9 +14,14 @@ export type AdminErrorCode =
   | 'REDRIVE_NOT_FOUND'
   | 'TOPIC_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'
+  | 'REQUEST_NOT_FOUND'
   /** The app has the maximum number of webhooks. */
   | 'WEBHOOK_LIMIT_REACHED'
   | 'WEBHOOK_IS_OFF'
+  /** Another request of the webhook waits to be sent again. */
+  | 'RESEND_PENDING'
+  /** The events of a request can't be built again. */
+  | 'EVENTS_NOT_STORED'
   /** No delivery worker has published the key that webhooks are sealed with. */
   | 'BOX_KEY_MISSING'
   /** The operator logs in by single sign-on. */
@@ -32,6 +37,8 @@ export type AdminErrorCode =
   | 'CONCURRENT_CHANGE'
   /** The only owner that is left: without it the operators could not be managed. */
   | 'LAST_OWNER'
+  /** The devices to prune may have been seen too recently. */
+  | 'TOO_RECENT'
   | 'REDIS_UNREACHABLE'
   /** An app has one re-drive at a time. */
   | 'REDRIVE_RUNNING'

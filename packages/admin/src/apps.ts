@@ -106,6 +106,8 @@ function toAppView(app: AppDocument) {
     fcmNotification: app.fcmNotification ?? false,
     bundleIds: app.bundleIds ?? [],
     webHosts: app.webHosts ?? [],
+    /** Days after which devices that were not seen are deleted; null means never. */
+    pruneAfterDays: app.pruneAfterDays ?? null,
     /** Its deliveries wait. */
     paused: app.pausedAt !== undefined,
     createdAt: app.createdAt.toISOString(),

@@ -1,13 +1,15 @@
 import { PROXY_WARNINGS } from '@carillon/core/proxy-warnings';
-import { describeRedisUrl } from '@carillon/core/redis-url';
+import { describeRedisUrl, parseRedisUrl } from '@carillon/core/redis-url';
 import { CONTACT_HINT, chooseContact } from '@carillon/core/web-push-contact';
-import { inspectRedis } from '@carillon/presence/inspect-redis';
-import { createRedis, type RedisAddress } from '@carillon/presence/redis';
+import { inspectRedis, readPrimary } from '@carillon/presence/inspect-redis';
+import { diagnoseRedis, type RedisAddress } from '@carillon/presence/redis';
+import { usedShare } from '@carillon/presence/redis-memory';
 import type { RedisNode } from '@carillon/presence/redis-topology';
 import { createReports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
+import { awaitAnswer, type Wait } from './await-answer.ts';
 import { checkFcmUse } from './fcm-use.ts';
 import {
   findProblems,
@@ -17,6 +19,7 @@ import {
   readRefusals,
 } from './health.ts';
 import { listPendingApps, type PendingApp } from './queues.ts';
+import { isNearlyFull, MEMORY_ADVICE, summarizeMemory } from './redis-memory.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
 /**
@@ -72,10 +75,10 @@ export async function checkHealth(
 ): Promise<Finding[]> {
   const facts = await fetchHealth(redis, store).catch(() => undefined);
   const refusals =
-    facts === undefined
-      ? await (store && readRefusals(store, MAX_LISTED + 1).catch(() => undefined))
-      : facts.refusals;
-  const all: HealthFacts = { queues: [], circuits: [], apps: new Map(), ...facts, refusals };
+    facts?.refusals ??
+    (await (store && readRefusals(store, MAX_LISTED + 1).catch(() => undefined)));
+  const none = { queues: [], circuits: [], memory: [], apps: new Map() };
+  const all: HealthFacts = { ...none, ...facts, refusals };
   const problems = findProblems(all, Date.now());
   const check = (name: string, healthy: string, ...kinds: Problem['kind'][]) =>
     runCheck(name, () => {
@@ -102,13 +105,16 @@ async function fetchHealth(
   store: Store | undefined,
 ): Promise<HealthFacts | undefined> {
   if (address === undefined) return undefined;
-  const redis = createRedis(address, 'probe', () => undefined);
-  try {
-    await redis.connect();
-    return await readHealth(redis, store);
-  } finally {
-    redis.disconnect();
-  }
+  const { answer } = await askRedis(address, (wait) =>
+    diagnoseRedis(address, (redis) => readHealth(redis, store), wait),
+  );
+  return answer;
+}
+
+/** Asks a Redis, and tells a slow one from one that can't be reached. */
+function askRedis<T>(address: RedisAddress, ask: (wait: Wait) => Promise<T>) {
+  const { hosts } = parseRedisUrl(address.url);
+  return awaitAnswer(`Redis at ${describeRedisUrl(address.url)}`, hosts, ask);
 }
 
 function describeProblem({ text, app, since, advice }: Problem): string {
@@ -128,7 +134,10 @@ export function checkDatabase(
   webPushContact: string | undefined,
 ): Promise<Finding[]> {
   return Promise.all([
-    runCheck('mongodb', async () => `${await store.version()} at ${host}`),
+    runCheck('mongodb', async () => {
+      const { answer, slow } = await awaitAnswer(`MongoDB at ${host}`, [], () => store.version());
+      return `${slow}${answer} at ${host}`;
+    }),
     runCheck('mongodb servers', async () => describeMongodb(await store.topology())),
     runCheck('mongodb schema', () => checkSchema(store)),
     runCheck('mongodb indexes', () => checkIndexes(store)),
@@ -151,31 +160,45 @@ export const checkPresenceRedis = (address: RedisAddress): Promise<Finding[]> =>
 
 /** Checks the servers behind an address; the first finding shows whether they respond. */
 async function checkRedisServers(name: string, address: RedisAddress): Promise<Finding[]> {
-  const topology = inspectRedis(address);
+  const inspected = (async () => {
+    const { answer, slow } = await askRedis(address, (wait) => readPrimary(address, wait));
+    return { ...(await inspectRedis(address, answer)), slow };
+  })();
   const servers = await runCheck(name, async () => {
-    const { kind, summary, nodes } = await topology;
+    const { kind, summary, nodes, slow } = await inspected;
     const products = new Set(nodes.map(({ server, version }) => `${server} ${version}`));
-    const listed = [...products].sort().join(', ');
+    const listed = `${slow}${[...products].sort().join(', ')}`;
     return kind === 'server'
       ? `${listed} at ${describeRedisUrl(address.url)}`
       : `${listed}: ${summary}`;
   });
   if (!servers.ok) return [servers];
-  const { kind, nodes, failoverFaults } = await topology;
+  const { kind, nodes, failoverFaults } = await inspected;
+  const memory = await runCheck(`${name} memory`, () => describeMemory(nodes));
   const policy = await runCheck(`${name} maxmemory-policy`, () => describePolicies(nodes));
-  if (kind === 'server') return [servers, policy];
+  if (kind === 'server') return [servers, memory, policy];
   const failover = await runCheck(`${name} failover`, () => {
     if (failoverFaults.length === 0) return 'a primary that fails is replaced within ten seconds';
     throw new Error(failoverFaults.join('; '));
   });
-  return [servers, policy, failover];
+  return [servers, memory, policy, failover];
+}
+
+/** Describes the memory of the fullest server. @throws when it is nearly full */
+function describeMemory(nodes: readonly RedisNode[]): string {
+  const [fullest] = nodes.toSorted((a, b) => usedShare(b.memory) - usedShare(a.memory));
+  if (fullest === undefined || fullest.memory.maxBytes === 0) return 'no maxmemory';
+  const summary = summarizeMemory(fullest.memory);
+  if (!isNearlyFull(fullest.memory)) return summary;
+  const at = fullest.address === undefined ? '' : ` at ${fullest.address}`;
+  throw new Error(`${summary}${at}. ${MEMORY_ADVICE}`);
 }
 
 function describePolicies(nodes: readonly RedisNode[]): string {
-  const others = nodes.filter(({ maxmemoryPolicy }) => maxmemoryPolicy !== 'noeviction');
+  const others = nodes.filter(({ memory }) => memory.policy !== 'noeviction');
   if (others.length === 0) return 'noeviction';
-  const listed = others.map(({ address, maxmemoryPolicy }) =>
-    address === undefined ? maxmemoryPolicy : `${maxmemoryPolicy} at ${address}`,
+  const listed = others.map(({ address, memory: { policy } }) =>
+    address === undefined ? policy : `${policy} at ${address}`,
   );
   throw new Error(
     `${listed.join(', ')}; it must be noeviction, or Redis evicts jobs when its memory is full`,

@@ -6,10 +6,12 @@ import {
   readOpenCircuits,
 } from '@carillon/presence/open-circuits';
 import type { Redis } from '@carillon/presence/redis';
+import { type RedisMemory, readMemory, usedShare } from '@carillon/presence/redis-memory';
 import type { QueueName } from '@carillon/queue/jobs';
 import { type QueueState, readQueueStates } from '@carillon/queue/queue-states';
 import type { RefusalView } from '@carillon/store/credentials';
 import type { Store } from '@carillon/store/store';
+import { isNearlyFull, MEMORY_ADVICE, summarizeMemory } from './redis-memory.ts';
 
 /** Age of a waiting job from which its queue is reported although it has a worker, which takes a job within a second. */
 const SLOW_MS = 60_000;
@@ -33,14 +35,24 @@ export interface HealthFacts {
   circuits: readonly OpenCircuit[];
   /** Undefined if MongoDB did not respond. */
   refusals: readonly RefusalView[] | undefined;
+  /** Of the Redis of the queues: one server, or each primary of a cluster. Empty if it does not tell. */
+  memory: readonly RedisMemory[];
   /** Names and accounts of the apps with open circuits. */
   apps: ReadonlyMap<string, { name: string; account: string }>;
 }
 
 /** A fault that delays deliveries, as operators are told it. */
 export interface Problem {
-  kind: 'no-worker' | 'slow-queue' | 'open-circuit' | 'refused-credential' | 'installation';
+  kind:
+    | 'no-worker'
+    | 'slow-queue'
+    | 'redis-memory'
+    | 'open-circuit'
+    | 'refused-credential'
+    | 'installation';
   queues?: readonly QueueName[];
+  /** True if Redis takes no more jobs. */
+  isFull?: true;
   /** The app that it concerns; absent if it concerns all. */
   app?: { id: string; name: string; account: string };
   channel?: Channel;
@@ -81,16 +93,18 @@ export async function readHealth(
       STORE_TIMEOUT_MS,
       undefined,
     );
-  const [queues, reported, refusals] = await Promise.all([
+  const [queues, reported, memory, refusals] = await Promise.all([
     readQueueStates(redis),
     readOpenCircuits(redis),
+    // A server may forbid it.
+    readMemory(redis).catch(() => []),
     withinTimeout(store && readRefusals(store, MAX_REFUSALS)),
   ]);
   const circuits = reported.filter(({ app }) => store?.suspensions.mayDeliver(app) ?? true);
   const ids = [...new Set(circuits.map(({ app }) => app))];
   const apps = ids.length === 0 ? [] : await withinTimeout(store?.apps.findOwners(ids));
   return {
-    ...{ queues, circuits, refusals },
+    ...{ queues, circuits, memory, refusals },
     apps: new Map(apps?.map(({ _id, name, account }) => [_id, { name, account }])),
   };
 }
@@ -98,10 +112,40 @@ export async function readHealth(
 /** Finds the problems in the facts, those of the whole installation first. Without any the list is empty. */
 export function findProblems(facts: HealthFacts, now: number): Problem[] {
   return [
+    ...findMemoryProblems(facts.memory),
     ...findQueueProblems(facts.queues, now),
     ...findOverflow(facts),
     ...(facts.refusals ?? []).map(describeRefusal),
     ...findCircuitProblems(facts),
+  ];
+}
+
+/** Finds servers that are nearly full, or that evict jobs instead. */
+function findMemoryProblems(servers: readonly RedisMemory[]): Problem[] {
+  const [fullest] = servers.filter(isNearlyFull).toSorted((a, b) => usedShare(b) - usedShare(a));
+  const evicting = servers.find(({ policy }) => policy !== 'noeviction');
+  return [
+    ...(fullest === undefined
+      ? []
+      : [
+          {
+            kind: 'redis-memory' as const,
+            ...(usedShare(fullest) >= 1 && { isFull: true as const }),
+            since: null,
+            text: `Redis uses ${summarizeMemory(fullest)}.`,
+            advice: MEMORY_ADVICE,
+          },
+        ]),
+    ...(evicting === undefined
+      ? []
+      : [
+          {
+            kind: 'redis-memory' as const,
+            since: null,
+            text: `The maxmemory-policy of Redis is ${evicting.policy}.`,
+            advice: 'Set it to noeviction, or Redis evicts jobs when its memory is full.',
+          },
+        ]),
   ];
 }
 
@@ -121,7 +165,8 @@ export function selectProblems(
 ): Problem[] {
   const ofAccounts = problems.filter(({ app }) => app !== undefined && mayUseAccount(app.account));
   const ofAll = problems.filter(({ kind }) => kind === 'installation');
-  if (!problems.some(({ queues }) => queues !== undefined)) return [...ofAll, ...ofAccounts];
+  if (!problems.some(({ queues, isFull }) => queues !== undefined || isFull === true))
+    return [...ofAll, ...ofAccounts];
   const text = 'Deliveries of the whole installation are delayed.';
   const advice = 'Nothing is lost. The operators of the installation see the cause.';
   return [{ kind: 'installation', since: null, text, advice }, ...ofAll, ...ofAccounts];

@@ -10,6 +10,8 @@ import {
   rotateWebhookSecret,
   type WebhookView,
 } from '@carillon/webhooks/manage-webhooks';
+import type { WebhookRequestDocument } from '@carillon/webhooks/requests';
+import { rebuildEvents } from '@carillon/webhooks/resend';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { AdminError } from './admin-error.ts';
 import { requireApp } from './require-app.ts';
@@ -21,6 +23,29 @@ export const MAX_PENDING_COUNTED = 100;
 export interface WebhookDetails extends WebhookView {
   /** Pushes, batches and devices that are not reported to it yet, at most {@link MAX_PENDING_COUNTED}. */
   pending: number;
+}
+
+/** A request to a webhook, and its response. */
+export interface WebhookRequestView {
+  id: string;
+  /** When it was sent, ISO 8601. */
+  at: string;
+  status?: number;
+  /** Reason why there was no response. */
+  error?: string;
+  /** Until the response's headers. */
+  milliseconds: number;
+  /** Number of its events. */
+  events: number;
+  types: { type: string; count: number }[];
+  /** Size of its body. */
+  bytes: number;
+  /** Absent for a test event and for a request that was sent again. */
+  attempt?: number;
+  /** The request that it repeats. */
+  resendOf?: string;
+  /** Start of the response's body, at most 1,024 bytes of it. It may hold secrets of the receiver. */
+  answer?: string;
 }
 
 /**
@@ -115,7 +140,43 @@ export async function requestTestEvent(
 ): Promise<void> {
   if (await webhooks.requestTest(app, id)) return;
   await requireWebhook({ webhooks }, app, id);
-  throw new AdminError('WEBHOOK_IS_OFF', 'The webhook is off: turn it on first.');
+  throw webhookIsOff();
+}
+
+/**
+ * Lists the last hundred requests to a webhook, the newest first.
+ *
+ * @throws AdminError WEBHOOK_NOT_FOUND
+ */
+export async function listWebhookRequests(
+  store: Pick<WebhookStore, 'webhooks' | 'webhookRequests'>,
+  app: string,
+  id: string,
+): Promise<WebhookRequestView[]> {
+  await requireWebhook(store, app, id);
+  return (await store.webhookRequests.list(id)).map(toRequestView);
+}
+
+/**
+ * Has a worker send a request again, once: its events, as far as they are stored, with the same ids and a new signature.
+ *
+ * @throws AdminError WEBHOOK_NOT_FOUND, REQUEST_NOT_FOUND, EVENTS_NOT_STORED, WEBHOOK_IS_OFF, RESEND_PENDING
+ */
+export async function resendRequest(
+  store: Pick<WebhookStore, 'webhooks' | 'webhookRequests' | 'outbox'>,
+  app: string,
+  id: string,
+  request: string,
+): Promise<void> {
+  const webhook = await requireWebhook(store, app, id);
+  const found = await store.webhookRequests.find(id, request);
+  if (found === undefined)
+    throw new AdminError('REQUEST_NOT_FOUND', `Webhook ${id} has no request ${request}.`);
+  if ((await rebuildEvents(store, webhook, found)).length === 0) throw eventsNotStored();
+  if (await store.webhooks.requestResend(app, id, request)) return;
+  const { off } = await requireWebhook(store, app, id);
+  if (off !== undefined) throw webhookIsOff();
+  throw new AdminError('RESEND_PENDING', 'Another request waits to be sent again: try again soon.');
 }
 
 /**
@@ -196,6 +257,29 @@ async function requireWebhook(
 function boxKeyMissing(): AdminError {
   const text = 'No delivery worker that takes the queue webhook has run yet: start one.';
   return new AdminError('BOX_KEY_MISSING', text);
+}
+
+function toRequestView(document: WebhookRequestDocument): WebhookRequestView {
+  const { _id: id, at, status, error, milliseconds, events, types, bytes } = document;
+  const { attempt, resendOf, answer } = document;
+  return {
+    ...{ id, at: at.toISOString() },
+    ...(status !== undefined && { status }),
+    ...(error !== undefined && { error }),
+    ...{ milliseconds, events: events.length, types, bytes },
+    ...(attempt !== undefined && { attempt }),
+    ...(resendOf !== undefined && { resendOf }),
+    ...(answer !== undefined && { answer }),
+  };
+}
+
+function webhookIsOff(): AdminError {
+  return new AdminError('WEBHOOK_IS_OFF', 'The webhook is off: turn it on first.');
+}
+
+function eventsNotStored(): AdminError {
+  const text = 'The pushes or devices of the request are no longer stored, or have changed since.';
+  return new AdminError('EVENTS_NOT_STORED', text);
 }
 
 function webhookNotFound(app: string, id: string): AdminError {

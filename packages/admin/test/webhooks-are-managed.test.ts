@@ -11,11 +11,13 @@ import {
   changeWebhook,
   createWebhook,
   listWebhookDetails,
+  listWebhookRequests,
   MAX_PENDING_COUNTED,
   removeWebhook,
   renewWebhookSecret,
   replayPushes,
   requestTestEvent,
+  resendRequest,
   turnWebhookOff,
   turnWebhookOn,
 } from '../src/webhooks.ts';
@@ -60,6 +62,8 @@ describe('with the key of a delivery worker', () => {
     ],
     ['renewWebhookSecret', (...of) => renewWebhookSecret(store, ...of)],
     ['requestTestEvent', (...of) => requestTestEvent(store, ...of)],
+    ['listWebhookRequests', (...of) => listWebhookRequests(store, ...of)],
+    ['resendRequest', (...of) => resendRequest(store, ...of, UNKNOWN)],
     ['replayPushes', (...of) => replayPushes(store, ...of, ALL_TIMES)],
     ['turnWebhookOff', (...of) => turnWebhookOff(store, ...of)],
     ['turnWebhookOn', (...of) => turnWebhookOn(store, ...of)],
@@ -98,6 +102,33 @@ describe('with the key of a delivery worker', () => {
     await expect(testing).rejects.toMatchObject({ code: 'WEBHOOK_IS_OFF' });
     await turnWebhookOn(store, app, id);
     await requestTestEvent(store, app, id);
+  });
+
+  test('a request is sent again once it is known, its events are stored, and the webhook is on', async () => {
+    const request = (_id: string, event: string, type: string) => ({
+      ...{ _id, webhook: id, at: new Date(), status: 200, milliseconds: 12, bytes: 3 },
+      ...{ events: [event], types: [{ type, count: 1 }], answer: 'ok' },
+    });
+    const test = request('b'.repeat(24), `${id}.test.1`, 'test');
+    const ofPush = request('c'.repeat(24), `${UNKNOWN}.finished`, 'push.finished');
+    await store.webhookRequests.record(id, [test, ofPush]);
+    const [, listed] = await listWebhookRequests(store, app, id);
+    expect(listed).toEqual({
+      ...{ id: test._id, at: test.at.toISOString(), status: 200, milliseconds: 12, bytes: 3 },
+      ...{ events: 1, types: test.types, answer: 'ok' },
+    });
+    const resend = (one: string) => resendRequest(store, app, id, one);
+    await expect(resend(UNKNOWN)).rejects.toMatchObject({ code: 'REQUEST_NOT_FOUND' });
+    await expect(resend(ofPush._id)).rejects.toMatchObject({ code: 'EVENTS_NOT_STORED' });
+    await turnWebhookOff(store, app, id);
+    await expect(resend(test._id)).rejects.toMatchObject({ code: 'WEBHOOK_IS_OFF' });
+    await turnWebhookOn(store, app, id);
+    await resend(test._id);
+    await expect(resend(test._id)).rejects.toMatchObject({ code: 'RESEND_PENDING' });
+    const other = (await createWebhook(store, app, ADDRESS)).webhook.id;
+    const ofOther = resendRequest(store, app, other, test._id);
+    await expect(ofOther).rejects.toMatchObject({ code: 'REQUEST_NOT_FOUND' });
+    await removeWebhook(store, app, other);
   });
 
   test('a replay ends after its time limit and is continued, and the pushes it marks are pending', async () => {

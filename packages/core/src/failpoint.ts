@@ -42,6 +42,7 @@ export const FAILPOINTS = {
   'completion-counted': 'the counts of such a push are written; its rows are still there',
   purge: 'before a push is removed after its retention',
   'purge-rows': 'the rows of pushes are removed; batches and pushes are still there',
+  pruned: 'idle devices are deleted, and still have their subscriptions; the text is the app',
   'webhook-send': 'before a request to a webhook; the text is its id',
   'webhook-sent':
     'the receiver of a webhook has responded, and nothing is recorded; the text is its id',

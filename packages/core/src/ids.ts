@@ -84,6 +84,16 @@ export function newObjectId(): string {
   return randomBytes(12).toString('hex');
 }
 
+/** Ids that {@link newRequestId} has created, modulo 16 bits. */
+let requestIds = 0;
+
+/** Creates the id of a request to a webhook: 24 hex characters. Ids sort by time, and those of a process by their order. */
+export function newRequestId(nowMs: number): string {
+  requestIds = (requestIds + 1) % 0x1_00_00;
+  const order = requestIds.toString(16).padStart(4, '0');
+  return toIdPrefix(nowMs) + order + takeFromPool(4).toString('hex');
+}
+
 /** Creates a Secret API Key: 64 hex characters, 256 random bits. Clients accept only `[0-9a-zA-Z]+`. */
 export function newApiKey(): string {
   return randomBytes(32).toString('hex');

@@ -1,5 +1,10 @@
 /** Limits of the specification (section 8) and of this project. Times are in seconds unless the name ends in Ms. */
 export const LIMITS = {
+  /** Days after which an app may have devices deleted that were not seen. */
+  pruneDaysMin: 7,
+  pruneDaysMax: 3_650,
+  activeSecondsMin: 60,
+  activeSecondsMax: 3_650 * 86_400,
   tokensPerPush: 100_000,
   topicsPerPush: 100,
   payloadCharacters: 4_096,
@@ -18,7 +23,7 @@ export const LIMITS = {
   deviceLifetimeSeconds: 365 * 86_400,
   subscribersPerPage: 1_000,
   pendingDevices: 1_000,
-  /** Pending deliveries of one device; further ones fail with `inbox-full`. */
+  /** Pending deliveries of one device, about: inboxes are counted by sample. Further ones fail with `inbox-full`. */
   pendingPerDevice: 1_000,
   deviceTokenCharacters: 64,
   /**

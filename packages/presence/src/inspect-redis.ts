@@ -3,20 +3,44 @@ import { withTimeout } from '@carillon/core/with-timeout';
 import { Cluster } from 'ioredis';
 import { inspectCluster } from './inspect-cluster.ts';
 import { inspectSentinels } from './inspect-sentinels.ts';
-import { probeRedis, type Redis, type RedisAddress } from './redis.ts';
+import { diagnoseRedis, probeRedis, type Redis, type RedisAddress } from './redis.ts';
+import { parseMemory, readInfoField } from './redis-memory.ts';
 import type { RedisNode, RedisTopology } from './redis-topology.ts';
 
 const INSPECT_TIMEOUT_MS = 8_000;
 
 /**
+ * Reads the server that an address leads to: one server, or the primary of several. Its response shows whether it can be
+ * reached, and the cause if not.
+ *
+ * @param wait ends the reading, which has no limit of its own
+ * @throws the cause
+ */
+export function readPrimary(
+  address: RedisAddress,
+  wait: Parameters<typeof diagnoseRedis>[2],
+): Promise<RedisNode> {
+  const read = async (redis: Redis): Promise<RedisNode> => {
+    // A server that loads its data refuses a PING and says so.
+    const [node] = await Promise.all([readNode(redis, undefined), redis.ping()]);
+    return node;
+  };
+  return diagnoseRedis(address, read, wait);
+}
+
+/**
  * Reads the servers behind an address, and whether they replace one that fails.
  *
+ * @param known the primary, if it has been read
  * @throws if Redis does not respond within some seconds
  */
-export async function inspectRedis(address: RedisAddress): Promise<RedisTopology> {
+export async function inspectRedis(
+  address: RedisAddress,
+  known?: RedisNode,
+): Promise<RedisTopology> {
   const target = parseRedisUrl(address.url);
-  // The first response shows whether the primary can be reached, and the cause if not.
-  const primary = await probeRedis(address, (redis) => readNode(redis, undefined));
+  const signal = AbortSignal.timeout(INSPECT_TIMEOUT_MS);
+  const primary = known ?? (await readPrimary(address, { signal }));
   if (target.kind === 'server')
     return { kind: 'server', summary: 'one server', nodes: [primary], failoverFaults: [] };
   const inspecting =
@@ -34,16 +58,13 @@ export async function inspectRedis(address: RedisAddress): Promise<RedisTopology
 }
 
 async function readNode(redis: Redis, address: string | undefined): Promise<RedisNode> {
-  const info = `${await redis.info('server')}\n${await redis.info('memory')}`;
+  const sections = await Promise.all([redis.info('server'), redis.info('memory')]);
+  const info = sections.join('\n');
   const valkey = readInfoField(info, 'valkey_version');
   return {
     address,
     server: valkey === undefined ? 'Redis' : 'Valkey',
     version: valkey ?? readInfoField(info, 'redis_version') ?? 'of an unknown version',
-    maxmemoryPolicy: readInfoField(info, 'maxmemory_policy') ?? 'unknown',
+    memory: parseMemory(info),
   };
-}
-
-function readInfoField(info: string, name: string): string | undefined {
-  return new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1];
 }

@@ -3,7 +3,7 @@ import type { RedisTarget } from '@carillon/core/redis-url';
 import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } from 'ioredis';
 
 /** Use of a connection, which decides its settings. */
-export type RedisProfile = 'command' | 'blocking' | 'producer' | 'worker' | 'probe';
+export type RedisProfile = 'command' | 'blocking' | 'producer' | 'worker' | 'probe' | 'diagnosis';
 
 /** ioredis declares `replyMapping` separately in its constructors. */
 export type RedisSettings = Omit<RedisOptions, 'replyMapping'>;
@@ -11,30 +11,29 @@ export type RedisSettings = Omit<RedisOptions, 'replyMapping'>;
 type NodeSettings = Omit<NonNullable<ClusterOptions['redisOptions']>, 'replyMapping'>;
 type ClusterSettings = Omit<ClusterOptions, 'redisOptions'> & { redisOptions: NodeSettings };
 
+/** Maximum wait for a connection. */
+export const CONNECT_TIMEOUT_MS = 2_000;
+
 /** A command of the library, marked once its failure would be counted. */
 type WatchedCommand = Command & { isWatched?: true };
 
 /**
- * Maximum wait for a server's first response on a new connection. A server that stays silent for longer is suspended or
- * overloaded.
- */
-const FIRST_RESPONSE_MS = 2_000;
-
-/**
  * Leaves a server that accepts a connection and does not respond, so that the next attempt finds the primary that has replaced
- * it. The library's timeout of the socket also has to exceed the longest blocking read.
+ * it: one that is silent for longer than a connect may take is suspended or overloaded. The library's timeout of the socket
+ * also has to exceed the longest blocking read.
  */
 function leaveSilentServer<Client extends Redis>(redis: Client): Client {
   redis.on('connect', () => {
-    const { stream } = redis;
+    const { stream, options } = redis;
+    const { connectTimeout: firstResponseMs = CONNECT_TIMEOUT_MS } = options;
     let isSilent = true;
     const leave = (): void => {
-      const seconds = FIRST_RESPONSE_MS / 1_000;
+      const seconds = firstResponseMs / 1_000;
       const reason = `the server has accepted the connection and not responded within ${seconds} s`;
       if (isSilent) stream.destroy(new Error(reason));
     };
     // After a pause of the process a response may have arrived that was not read yet.
-    const timer = setTimeout(() => setImmediate(leave), FIRST_RESPONSE_MS);
+    const timer = setTimeout(() => setImmediate(leave), firstResponseMs);
     const clear = (): void => {
       isSilent = false;
       clearTimeout(timer);

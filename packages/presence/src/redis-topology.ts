@@ -1,5 +1,6 @@
 import type { RedisTarget } from '@carillon/core/redis-url';
 import type { Redis } from './redis.ts';
+import type { RedisMemory } from './redis-memory.ts';
 
 /** One server. */
 export interface RedisNode {
@@ -7,8 +8,7 @@ export interface RedisNode {
   address: string | undefined;
   server: 'Redis' | 'Valkey';
   version: string;
-  /** Eviction policy for a full memory. Jobs survive only with `noeviction`. */
-  maxmemoryPolicy: string;
+  memory: RedisMemory;
 }
 
 /** The servers behind an address. */

@@ -2,7 +2,12 @@ import { startInterval } from '@carillon/core/intervals';
 import { describeRedisUrl, parseRedisUrl } from '@carillon/core/redis-url';
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import { Cluster, type Redis as RedisServer } from 'ioredis';
-import { createClient, type RedisProfile, type RedisSettings } from './redis-clients.ts';
+import {
+  CONNECT_TIMEOUT_MS,
+  createClient,
+  type RedisProfile,
+  type RedisSettings,
+} from './redis-clients.ts';
 
 /** A connection to one server, to the primary that Sentinels name, or to a cluster. */
 export type Redis = RedisServer | Cluster;
@@ -21,7 +26,6 @@ export type OnRedisError = (error: Error) => void;
 /** Maximum time for which a blocking XREAD waits in Redis. */
 export const BLOCK_MS = 1_000;
 
-const CONNECT_TIMEOUT_MS = 2_000;
 /** Maximum wait for a new connection to become ready. */
 const INITIAL_WAIT_MS = 2_000;
 /** Maximum delay between two reconnects. */
@@ -54,6 +58,9 @@ const FAIL_FAST: RedisSettings = {
   maxRetriesPerRequest: 1,
 };
 
+/** Timeout of a diagnosis, beyond every limit of its callers. */
+const DIAGNOSIS_MS = 60_000;
+
 /**
  * Settings of a connection by its use. A command timeout leaves the connection open; `socketTimeout` replaces a
  * connection whose peer vanished, which the kernel would keep for a quarter of an hour.
@@ -79,6 +86,15 @@ const PROFILES: Record<RedisProfile, RedisSettings> = {
     commandTimeout: 2_000,
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
+  },
+  /** The same without a limit of its own: the caller tells a slow server from one that can't be reached. */
+  diagnosis: {
+    ...{ lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null },
+    connectTimeout: DIAGNOSIS_MS,
+    // A silent server does not end its side of the connection.
+    disconnectTimeout: 1,
+    // One answer makes the connection ready, so that its time can be measured.
+    enableReadyCheck: false,
   },
 };
 
@@ -111,7 +127,7 @@ export function createRedis(
     connectTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: retryDelayMs,
     ...LOADING,
-    ...(profile !== 'probe' && { reconnectOnError }),
+    ...(profile !== 'probe' && profile !== 'diagnosis' && { reconnectOnError }),
     ...PROFILES[profile],
   };
   const target = parseRedisUrl(address.url);
@@ -170,13 +186,47 @@ export async function probeRedis<T>(
   query: (redis: Redis) => Promise<T>,
   timeoutMs = INITIAL_WAIT_MS,
 ): Promise<T> {
+  return queryOnce(address, 'probe', (redis, connecting) =>
+    withTimeout(
+      connecting.then(() => query(redis)),
+      timeoutMs,
+      'Redis',
+    ),
+  );
+}
+
+/**
+ * Queries a Redis over a connection of its own, without a limit.
+ *
+ * @param signal ends the query
+ * @param answered is called when the server has answered the first time
+ * @throws the cause
+ */
+export function diagnoseRedis<T>(
+  address: RedisAddress,
+  query: (redis: Redis) => Promise<T>,
+  { signal, answered = () => undefined }: { signal: AbortSignal; answered?: () => void },
+): Promise<T> {
+  return queryOnce(address, 'diagnosis', (redis, connecting) => {
+    signal.addEventListener('abort', () => redis.disconnect());
+    return connecting.then(() => {
+      answered();
+      return query(redis);
+    });
+  });
+}
+
+async function queryOnce<T>(
+  address: RedisAddress,
+  profile: 'probe' | 'diagnosis',
+  run: (redis: Redis, connecting: Promise<void>) => Promise<T>,
+): Promise<T> {
   let connectionError: Error | undefined;
-  const redis = createRedis(address, 'probe', (error) => {
+  const redis = createRedis(address, profile, (error) => {
     connectionError = error;
   });
   try {
-    const result = redis.connect().then(() => query(redis));
-    return await withTimeout(result, timeoutMs, 'Redis');
+    return await run(redis, redis.connect());
   } catch (error) {
     // The call's own error says only that the connection is closed.
     throw connectionError ?? error;

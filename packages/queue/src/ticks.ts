@@ -4,7 +4,7 @@ import { tickKey } from './queue-keys.ts';
 import type { WorkerSettings } from './workers.ts';
 
 /** Periodic task of the schedulers. */
-export type Task = 'reconcile' | 'clean';
+export type Task = 'reconcile' | 'clean' | 'prune';
 
 /** Duration of a claim as a share of the interval: it ends before the next tick of the process, which may be a little early. */
 const CLAIMED_SHARE = 0.75;

@@ -4,7 +4,7 @@ import { measureLag } from '../../../test/support/lag.ts';
 import { until } from '../../../test/support/until.ts';
 import { startTicks, type Task } from '../src/ticks.ts';
 
-const INTERVALS_MS = { reconcile: 200, clean: 1_000 };
+const INTERVALS_MS = { reconcile: 200, clean: 1_000, prune: 1_000 };
 /** Time for which a tick is claimed. */
 const CLAIMED_MS = 0.75 * INTERVALS_MS.reconcile;
 const GUARD = { timeoutMs: 50_000 };
@@ -68,10 +68,10 @@ test('a tick that takes long delays no other task, and a process begins no secon
     begun.push(task);
     return release.promise;
   });
-  await until(() => begun.length === 2, GUARD);
+  await until(() => begun.length === 3, GUARD);
   // Another process runs the ticks meanwhile.
   await untilMore(startScheduler(server).count, 3);
-  expect(begun.toSorted()).toEqual(['clean', 'reconcile']);
+  expect(begun.toSorted()).toEqual(['clean', 'prune', 'reconcile']);
   release.resolve();
   await stop();
 });

@@ -19,7 +19,11 @@ const processJob = async () => {
 };
 const worker = createWorker(settings, 'deliver-mqtt', jobSchemas.deliver, processJob, 4);
 const producers = createProducers(settings.redis, settings.onError);
-const ticks = startTicks(settings, { reconcile: 1_000, clean: 5_000 }, async () => undefined);
+const ticks = startTicks(
+  settings,
+  { reconcile: 1_000, clean: 5_000, prune: 5_000 },
+  async () => undefined,
+);
 process.once('SIGTERM', async () => {
   await Promise.all([worker.stop(), producers.close(), ticks.stop()]);
   print('stopped');

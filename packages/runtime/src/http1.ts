@@ -10,8 +10,8 @@ const STALE_CONNECTION_CODES = ['ECONNRESET', 'EPIPE'];
 
 /** Response of a server, or the code of the error. */
 export type Http1Response =
-  /** `text`: the first part of the body; resolves when the body ends, is too long, or is cut by the deadline. */
-  | { status: number; headers: IncomingHttpHeaders; text: Promise<string> }
+  /** `body`: its first part; resolves when the body ends, is too long, or is cut by the deadline. Never rejects. */
+  | { status: number; headers: IncomingHttpHeaders; body: Promise<Buffer> }
   /** `isStale`: the server may just have closed an idle connection, which is no failure of it. */
   | { error: string; isStale: boolean };
 
@@ -41,7 +41,7 @@ export function waitForResponse(
     const deadline = setTimeout(() => setImmediate(expire), deadlineMs);
     request.once('response', (response) => {
       const { statusCode: status = 0, headers } = response;
-      resolve({ status, headers, text: readBodyPrefix(response, maxBodyBytes) });
+      resolve({ status, headers, body: readBodyPrefix(response, maxBodyBytes) });
     });
     // An error after the headers doesn't change the status.
     request.on('error', (error: NodeJS.ErrnoException) => {
@@ -56,11 +56,11 @@ export function waitForResponse(
 }
 
 /** Reads the first part of a body; a longer or incomplete body is cut, since its status is known. */
-function readBodyPrefix(response: IncomingMessage, maxBytes: number): Promise<string> {
+function readBodyPrefix(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   return new Promise((resolve) => {
-    const finish = () => resolve(Buffer.concat(chunks).toString('utf8', 0, maxBytes));
+    const finish = () => resolve(Buffer.concat(chunks).subarray(0, maxBytes));
     response.on('data', (chunk: Buffer) => {
       chunks.push(chunk);
       bytes += chunk.length;

@@ -194,11 +194,25 @@ export const METRICS = {
       'Pending batches of the ten apps that have most, those of paused apps included; a lower bound from 20000 of a ' +
       'channel on',
   },
+  carillon_idle_devices: {
+    type: 'gauge',
+    labels: [],
+    services: ['scheduler'],
+    help: 'Devices of all apps that were not seen for 90 days, up to 100000 of an app; counted once an hour, 0 before',
+  },
   carillon_unserved_queue_age_seconds: {
     type: 'gauge',
     labels: ['queue'],
     services: ['scheduler'],
     help: 'Age of the oldest waiting job of a queue without a worker; 0 while it has one',
+  },
+  carillon_redis_memory_used_ratio: {
+    type: 'gauge',
+    labels: [],
+    services: ['scheduler'],
+    help:
+      'Used memory of the Redis of the queues, divided by its maxmemory; of a cluster, that of the fullest primary. 0 ' +
+      'without a maxmemory',
   },
   carillon_reconciled_total: {
     type: 'counter',

@@ -1,5 +1,5 @@
 import { newObjectId } from '@carillon/core/ids';
-import type { Db, UpdateFilter } from 'mongodb';
+import type { Collection, Db, UpdateFilter } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { AppDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
@@ -16,10 +16,16 @@ export type AppSettings = Pick<
   | 'fcmNotification'
   | 'bundleIds'
   | 'webHosts'
->;
+> & {
+  /** Null means that no device is pruned. */
+  pruneAfterDays?: number | null;
+};
 
 /** Name and account of an app. */
 export type AppOwner = Pick<AppDocument, '_id' | 'name' | 'account'>;
+
+/** An app that prunes devices. */
+export type PruningApp = Pick<AppDocument, '_id' | 'acceptancesSince'> & { pruneAfterDays: number };
 
 /** Checks whether an app uses FCM for Android devices. */
 export function usesFcmForAndroid(app: Pick<AppDocument, 'fcm'> | undefined): boolean {
@@ -96,6 +102,7 @@ export function createApps(db: Db, clock: Clock) {
         { $unset: { pausedAt: true } },
         { returnDocument: 'after' },
       )) ?? undefined,
+    ...createPruning(apps),
     /** Records that an iOS device of an app has connected over MQTT; written once. */
     async markIosOverMqtt(id: string): Promise<void> {
       await apps.updateOne(
@@ -124,12 +131,45 @@ export function createApps(db: Db, clock: Clock) {
   };
 }
 
-/** Unsets empty lists: a unique index treats them as one value, so only one app could have one. */
+/** Reads and marks the apps that prune devices. */
+function createPruning(apps: Collection<AppDocument>) {
+  return {
+    /** Lists apps that prune devices after the id `after`, in order of id. */
+    listPruning: async (after: string, limit: number): Promise<PruningApp[]> => {
+      const found = await apps
+        .find<PruningApp>(
+          { pruneAfterDays: { $exists: true }, _id: { $gt: after } },
+          { projection: { pruneAfterDays: 1, acceptancesSince: 1 }, batchSize: limit + 1 },
+        )
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray();
+      return found;
+    },
+    /** Records that from now on what providers accept is recorded with the devices of an app; an earlier time stays. */
+    async markAcceptancesRecorded(id: string): Promise<void> {
+      await apps.updateOne(
+        { _id: id, pruneAfterDays: { $exists: true }, acceptancesSince: { $exists: false } },
+        { $currentDate: { acceptancesSince: true } },
+      );
+    },
+  };
+}
+
+/**
+ * Unsets empty lists: a unique index treats them as one value, so only one app could have one. An app that stops pruning leaves
+ * the index of those that do.
+ */
 function buildSettingsUpdate(settings: AppSettings): UpdateFilter<AppDocument> {
-  const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0;
+  const isEmpty = ([name, value]: [string, unknown]) =>
+    (Array.isArray(value) && value.length === 0) || (name === 'pruneAfterDays' && value === null);
   const entries = Object.entries(settings);
-  const valuesToSet = entries.filter(([, value]) => !isEmpty(value));
-  const valuesToUnset = entries.filter(([, value]) => isEmpty(value)).map(([name]) => [name, true]);
+  const valuesToSet = entries.filter((entry) => !isEmpty(entry));
+  const emptyNames = entries.filter(isEmpty).map(([name]) => name);
+  const namesToUnset = emptyNames.includes('pruneAfterDays')
+    ? [...emptyNames, 'acceptancesSince']
+    : emptyNames;
+  const valuesToUnset = namesToUnset.map((name) => [name, true]);
   return {
     ...(valuesToSet.length > 0 && { $set: Object.fromEntries(valuesToSet) }),
     ...(valuesToUnset.length > 0 && { $unset: Object.fromEntries(valuesToUnset) }),

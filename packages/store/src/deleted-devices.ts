@@ -10,14 +10,16 @@ import {
   FORMER_FIELDS,
   type FormerDevice,
   IS_FORMER,
+  IS_NOT_FORMER,
 } from './former-devices.ts';
 import { inboxRange } from './inbox.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { STATUS_RETENTION_MS } from './push-completion.ts';
 import type { createSubscriptions } from './subscriptions.ts';
 
-/** Maximum rows of a device that are removed together. */
+/** Maximum rows of devices that are removed together, and devices whose rows are. */
 const ROWS_PER_READ = 1_000;
+const INBOXES_PER_READ = 50;
 
 /** Time for which a deleted device may still be found as a subscriber, until it is cleared. */
 const CLEANUP_GRACE_MS = 600_000;
@@ -36,7 +38,7 @@ interface DeletedQuery {
 }
 
 interface Collaborators {
-  subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribe'>;
+  subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribeAll'>;
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
   knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>;
   formerDevices: Pick<ReturnType<typeof createFormerDevices>, 'handOver'>;
@@ -84,12 +86,34 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
       return found.length;
     },
 
+    /**
+     * Deletes those of these devices that were not seen since `before`, and are no former ones. Returns those that are deleted
+     * and not cleared.
+     */
+    async deleteIdle(app: string, tokens: readonly string[], before: Date): Promise<string[]> {
+      if (tokens.length === 0) return [];
+      const among = { _id: { $in: [...tokens] } };
+      const isIdle = {
+        lastActiveAt: { $lte: before },
+        // A registered address is seen only there.
+        'provider.since': { $not: { $gt: before } },
+      };
+      await markAllDeleted(app, { ...among, ...isIdle, ...IS_NOT_FORMER });
+      const deleted = await devices
+        .find(
+          { ...among, deletedAt: { $exists: true }, leaving: true },
+          { projection: { _id: 1 }, batchSize: tokens.length + 1 },
+        )
+        .toArray();
+      return deleted.map(({ _id }) => _id);
+    },
+
     /** Has a former device cleared again: it has got topics, which are for its successor. */
     async clearAgain(token: string): Promise<void> {
       await devices.updateOne({ _id: token, ...IS_FORMER }, { $set: { leaving: true } });
     },
 
-    clearLeftovers: createClearLeftovers(db, collaborators, { markAllDeleted }),
+    ...createClearing(db, collaborators, { markAllDeleted }),
 
     /** Lists deleted and former devices that aren't cleared yet. */
     listUncleared: async (limit: number): Promise<{ app: string; token: string }[]> => {
@@ -134,12 +158,7 @@ function createMarks(
   };
 }
 
-/**
- * Creates the function that clears a deleted or former device. Of a deleted one, it removes the subscriptions, ends the pushes in
- * the inbox as gone, and deletes its former devices, which have its address; of one that has ended they live again: whoever
- * knows an address could end its device. Idempotent; a device that lives is left as it is.
- */
-function createClearLeftovers(
+function createClearing(
   db: Db,
   { subscriptions, receipts, formerDevices }: Collaborators,
   { markAllDeleted }: Pick<Marks, 'markAllDeleted'>,
@@ -147,19 +166,36 @@ function createClearLeftovers(
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
 
-  /** Ends the rows of a device as gone, a page at a time: it may have as many as the quota allows. */
-  async function recordInboxAsGone(app: string, token: string): Promise<Set<string>> {
+  /** Ends the rows of devices as gone, a page at a time: each may have as many as the quota allows. */
+  async function recordInboxAsGone(app: string, tokens: readonly string[]): Promise<Set<string>> {
     const pushes = new Set<string>();
-    const range = { _id: inboxRange(token) };
-    for (;;) {
+    for (let from = 0; from < tokens.length; ) {
+      const ranges = tokens.slice(from, from + INBOXES_PER_READ);
       const rows = await inbox
-        .find(range, { batchSize: ROWS_PER_READ + 1 })
+        .find(
+          { $or: ranges.map((token) => ({ _id: inboxRange(token) })) },
+          { batchSize: ROWS_PER_READ + 1 },
+        )
         .limit(ROWS_PER_READ)
         .toArray();
       await receipts.recordGone(rows.map(({ _id: rowId, ...row }) => ({ app, rowId, ...row })));
       for (const { push } of rows) pushes.add(push);
-      if (rows.length < ROWS_PER_READ) return pushes;
+      if (rows.length < ROWS_PER_READ) from += INBOXES_PER_READ;
     }
+    return pushes;
+  }
+
+  /** Removes the subscriptions and inboxes of deleted devices. Returns the pushes that may be complete. */
+  async function clearStored(app: string, tokens: readonly string[]): Promise<string[]> {
+    await subscriptions.unsubscribeAll(app, tokens);
+    return [...(await recordInboxAsGone(app, tokens))];
+  }
+
+  async function endClearing(tokens: readonly string[]): Promise<void> {
+    await devices.updateMany(
+      { _id: { $in: [...tokens] } },
+      { $unset: { leaving: true, replacedBy: true, replaces: true } },
+    );
   }
 
   async function clearFormer(former: FormerDevice): Promise<Cleared> {
@@ -173,27 +209,39 @@ function createClearLeftovers(
     return cleared;
   }
 
-  return async (app: string, token: string): Promise<Cleared> => {
-    const projection = { ...FORMER_FIELDS, ended: 1 } as const;
-    const device = await devices.findOne({ _id: token }, { projection });
-    if (device !== null && device.deletedAt === undefined) {
-      const isFormer = device.replacedBy !== undefined;
-      return isFormer ? clearFormer(device) : { pushes: [], fallbacks: [] };
-    }
-    await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
-    const pushes = await recordInboxAsGone(app, token);
-    const formers = { replacedBy: token };
-    if (device?.ended === true) await devices.updateMany(formers, { $set: { leaving: true } });
-    else await markAllDeleted(app, formers);
-    if (device?.replacedBy !== undefined) {
-      const successor = { _id: device.replacedBy, replaces: token };
-      await devices.updateOne(successor, { $unset: { replaces: true } });
-    }
-    await devices.updateOne(
-      { _id: token },
-      { $unset: { leaving: true, replacedBy: true, replaces: true } },
-    );
-    return { pushes: [...pushes], fallbacks: [] };
+  return {
+    /**
+     * Clears a deleted or former device. Of a deleted one, it removes the subscriptions, ends the pushes in the inbox as gone,
+     * and deletes its former devices, which have its address; of one that has ended they live again: whoever knows an address
+     * could end its device. Idempotent; a device that lives is left as it is.
+     */
+    async clearLeftovers(app: string, token: string): Promise<Cleared> {
+      const projection = { ...FORMER_FIELDS, ended: 1 } as const;
+      const device = await devices.findOne({ _id: token }, { projection });
+      if (device !== null && device.deletedAt === undefined) {
+        const isFormer = device.replacedBy !== undefined;
+        return isFormer ? clearFormer(device) : { pushes: [], fallbacks: [] };
+      }
+      const pushes = await clearStored(app, [token]);
+      const formers = { replacedBy: token };
+      if (device?.ended === true) await devices.updateMany(formers, { $set: { leaving: true } });
+      else await markAllDeleted(app, formers);
+      if (device?.replacedBy !== undefined) {
+        const successor = { _id: device.replacedBy, replaces: token };
+        await devices.updateOne(successor, { $unset: { replaces: true } });
+      }
+      await endClearing([token]);
+      return { pushes, fallbacks: [] };
+    },
+
+    /** Clears devices that were deleted while they were no former ones, as `clearLeftovers` does. Returns the pushes that may be complete. */
+    async clearDeleted(app: string, tokens: readonly string[]): Promise<string[]> {
+      if (tokens.length === 0) return [];
+      const pushes = await clearStored(app, tokens);
+      await markAllDeleted(app, { replacedBy: { $in: [...tokens] } });
+      await endClearing(tokens);
+      return pushes;
+    },
   };
 }
 

@@ -69,8 +69,9 @@ export function isChangedByConnect({
   platform,
   way,
   uninstalled,
-}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'>): boolean {
-  return (platform === 'android' && way !== 'mqtt') || uninstalled === true;
+  isIdle,
+}: Pick<DeviceDocument, 'platform' | 'way' | 'uninstalled'> & { isIdle?: true }): boolean {
+  return (platform === 'android' && way !== 'mqtt') || uninstalled === true || isIdle === true;
 }
 
 /** The ways of devices, which are stored with the devices only: a device changes its way with one write. */
@@ -85,6 +86,7 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },
             provider: { $cond: ['$uninstalled', '$$REMOVE', '$provider'] },
             uninstalled: '$$REMOVE',
+            lastActiveAt: { $max: ['$lastActiveAt', '$$NOW'] },
           },
         },
       ]);

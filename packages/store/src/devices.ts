@@ -8,6 +8,7 @@ import { createRegistration, type DeviceTables } from './device-registration.ts'
 import { createDeviceWays, type Recipient } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
 import { IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
+import { ACCEPTANCE_PRECISION_MS, IDLE_AT_CONNECT_MS } from './idle-devices.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
 import { buildDeviceMark } from './notify-mark.ts';
@@ -23,7 +24,10 @@ export type ConnectingDevice = Pick<
   | 'replacedBy'
   | 'authDigest'
   | 'expiresAt'
->;
+> & {
+  /** It was not seen for so long that it may be pruned soon. */
+  isIdle?: true;
+};
 
 const CONNECT_FIELDS = {
   app: 1,
@@ -34,7 +38,20 @@ const CONNECT_FIELDS = {
   replacedBy: 1,
   authDigest: 1,
   expiresAt: 1,
+  lastActiveAt: 1,
 } as const;
+
+type FoundConnecting = Omit<ConnectingDevice, 'isIdle'> & Pick<DeviceDocument, 'lastActiveAt'>;
+
+function toConnectingDevice(
+  { lastActiveAt, ...device }: FoundConnecting,
+  nowMs: number,
+): ConnectingDevice | undefined {
+  // Not by the filter: by `_id` alone MongoDB plans nothing.
+  if (device.expiresAt && device.expiresAt.getTime() <= nowMs) return undefined;
+  const isIdle = nowMs - lastActiveAt.getTime() >= IDLE_AT_CONNECT_MS;
+  return isIdle ? { ...device, isIdle } : device;
+}
 
 /** Checks that a device may connect and call the API: it is there, and neither deleted nor a former one. */
 export function hasCredentials(device: ConnectingDevice | undefined): device is ConnectingDevice {
@@ -187,17 +204,15 @@ function createRecipientLookups(devices: Devices, clock: Clock) {
     'find-connecting-device',
     async (tokens) => {
       const found = await devices
-        .find(
+        .find<FoundConnecting & Pick<DeviceDocument, '_id'>>(
           { _id: { $in: tokens } },
           { projection: CONNECT_FIELDS, batchSize: tokens.length + 1 },
         )
         .toArray();
       const nowMs = clock.now();
-      // Not by the filter: by `_id` alone MongoDB plans nothing.
-      const remaining = found.filter(
-        ({ expiresAt }) => !(expiresAt && expiresAt.getTime() <= nowMs),
+      const byToken = new Map(
+        found.map((device) => [device._id, toConnectingDevice(device, nowMs)]),
       );
-      const byToken = new Map(remaining.map((device) => [device._id, device]));
       return tokens.map((token) => byToken.get(token));
     },
     { maxInFlight: 2 },
@@ -344,6 +359,18 @@ function createFlags({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
           return { updateOne: { filter, update } };
         }),
         { ordered: false },
+      );
+    },
+    /** Records that providers have accepted pushes to devices just now, of those that were not seen for a day. */
+    async recordAcceptances(tokens: readonly string[]): Promise<void> {
+      const nowMs = clock.now();
+      await devices.updateMany(
+        {
+          _id: { $in: [...tokens] },
+          lastActiveAt: { $lt: new Date(nowMs - ACCEPTANCE_PRECISION_MS) },
+          deletedAt: { $exists: false },
+        },
+        { $set: { lastActiveAt: new Date(nowMs) } },
       );
     },
     /**

@@ -44,6 +44,10 @@ export interface AppDocument {
   webHosts?: string[];
   /** An iOS device of the app has connected over MQTT. */
   iosOverMqtt?: true;
+  /** Days after which devices that were not seen are deleted (store/prune-devices). */
+  pruneAfterDays?: number;
+  /** Since when what providers accept is recorded with the devices: since shortly after `pruneAfterDays` was set. */
+  acceptancesSince?: Date;
   /** Since when an operator holds its deliveries back; pushes are accepted meanwhile. */
   pausedAt?: Date;
   createdAt: Date;
@@ -101,7 +105,9 @@ export interface DeviceDocument {
   uninstalled?: boolean;
   unsubscribed?: boolean;
   registeredAt: Date;
+  /** It registered or was connected, to some hours; in an app that prunes devices, or its provider accepted a push, to a day. */
   lastActiveAt: Date;
+  importedAt?: Date;
   /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
   expiresAt?: Date;
   deletedAt?: Date;
@@ -332,6 +338,8 @@ export interface WebhookDocument {
   lastSuccessAt?: Date;
   /** A test event was requested. */
   testAt?: Date;
+  /** The request that is to be sent again. */
+  resend?: string;
   /** Events that were removed with their push before they could be reported. */
   dropped?: number;
 }
@@ -395,7 +403,7 @@ export interface PushDocument extends DeviceKeys {
   /** Topics of the request, in its order, for reports; absent if it has none. */
   topics?: string[];
   /** Topics that the fan-out resolves when it runs; the `tokens` are in batches already. */
-  audience?: { topics: string[]; tokens: string };
+  audience?: { topics: string[]; tokens: string; activeWithinSeconds?: number };
   devices: number;
   fan: FanOutProgress;
   work?: Batch;

@@ -6,7 +6,10 @@ import type { Suspensions } from './suspensions.ts';
 
 /** A push whose fan-out a worker holds until the lease ends. */
 export interface ClaimedFanOut {
-  push: Pick<PushDocument, '_id' | 'app' | 'fan' | 'audience' | 'trace' | 'notify'>;
+  push: Pick<
+    PushDocument,
+    '_id' | 'app' | 'fan' | 'audience' | 'acceptedAt' | 'dueAt' | 'trace' | 'notify'
+  >;
   claim: string;
   /** Time of the claim, by MongoDB's clock. */
   claimedAt: Date;
@@ -53,7 +56,10 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
           },
         ],
         {
-          projection: { app: 1, fan: 1, audience: 1, trace: 1, 'notify.w': 1, 'notify.r': 1 },
+          projection: {
+            ...{ app: 1, fan: 1, audience: 1, acceptedAt: 1, dueAt: 1, trace: 1 },
+            ...{ 'notify.w': 1, 'notify.r': 1 },
+          },
           returnDocument: 'after',
           writeConcern: { w: 1, journal: false },
         },

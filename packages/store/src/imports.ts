@@ -50,7 +50,8 @@ export function createImports(db: Db, clock: Clock) {
 
   function toDocument(app: string, device: ImportedDevice): DeviceDocument {
     const { token, provider, registeredAt, lastActiveAt, ...fields } = device;
-    const registered = registeredAt ?? new Date(clock.now());
+    const importedAt = new Date(clock.now());
+    const registered = registeredAt ?? importedAt;
     return {
       _id: token ?? newDeviceToken(),
       app,
@@ -59,6 +60,7 @@ export function createImports(db: Db, clock: Clock) {
       ...firstWay(provider),
       registeredAt: registered,
       lastActiveAt: lastActiveAt ?? registered,
+      importedAt,
     };
   }
 

@@ -10,7 +10,10 @@ const REFRESH_MS = 3_000;
 /** The webhooks of all apps that are on, as last read by this process. */
 export type KnownWebhooks = ReturnType<typeof createKnownWebhooks>;
 
-type KnownWebhook = Pick<WebhookDocument, '_id' | 'app' | 'events' | 'retryAt' | 'testAt'>;
+type KnownWebhook = Pick<
+  WebhookDocument,
+  '_id' | 'app' | 'events' | 'retryAt' | 'testAt' | 'resend'
+>;
 
 /**
  * Keeps the webhooks that are on in memory, so that no push needs a query for them: a process that refreshes sees a change
@@ -29,7 +32,7 @@ export function createKnownWebhooks(db: Db, clock: Pick<Clock, 'now'>) {
     known = await webhooks
       .find<KnownWebhook>(
         { off: { $exists: false } },
-        { projection: { app: 1, events: 1, retryAt: 1, testAt: 1 } },
+        { projection: { app: 1, events: 1, retryAt: 1, testAt: 1, resend: 1 } },
       )
       .sort({ _id: 1 })
       .toArray();
@@ -63,8 +66,8 @@ export function createKnownWebhooks(db: Db, clock: Pick<Clock, 'now'>) {
     /** Lists the webhooks of all apps that are on and not waiting for a retry, in order of id. Reads nothing. */
     listReady: (): Pick<WebhookDocument, '_id' | 'app'>[] =>
       known.filter(({ retryAt }) => retryAt === undefined || retryAt.getTime() <= clock.now()),
-    /** Lists the webhooks for which a test event was requested. Reads nothing. */
-    listTested: (): Pick<WebhookDocument, '_id' | 'app'>[] =>
-      known.filter(({ testAt }) => testAt !== undefined),
+    /** Lists the webhooks for which a test event or a resend was requested. Reads nothing. */
+    listRequested: (): Pick<WebhookDocument, '_id' | 'app'>[] =>
+      known.filter(({ testAt, resend }) => testAt !== undefined || resend !== undefined),
   };
 }

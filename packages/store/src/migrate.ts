@@ -24,6 +24,8 @@ export const DUE_BATCHES_INDEX = {
 
 /** Retention of entries of the audit log. */
 const AUDIT_SECONDS = 400 * 86_400;
+/** Retention of requests to webhooks: a receiver's answer may repeat data of devices. */
+const WEBHOOK_REQUEST_SECONDS = 7 * 86_400;
 /** Retention of re-drives after their end. */
 const REDRIVE_SECONDS = 30 * 86_400;
 
@@ -72,6 +74,9 @@ const FAILURE_INDEXES: IndexDescription[] = [FAILURES_BY_TIME_INDEX, FAILURES_BY
   (key) => ({ key, partialFilterExpression: { 'work.failedAt': { $exists: true } } }),
 );
 
+/** Fields of the index on the devices that are there, by the time at which they were last seen. */
+export const IDLE_DEVICES_INDEX = { app: 1, lastActiveAt: 1, _id: 1 } as const;
+
 /** Index that finds what is to be reported to a webhook; it contains no document of an app without webhooks. */
 const OUTBOX_INDEX: IndexDescription = {
   key: NOTIFY_INDEX,
@@ -95,6 +100,10 @@ const INDEXES: Record<string, IndexDescription[]> = {
   apps: [
     { key: { account: 1 } },
     { key: { pausedAt: 1 }, partialFilterExpression: { pausedAt: { $exists: true } } },
+    {
+      key: { pruneAfterDays: 1, _id: 1 },
+      partialFilterExpression: { pruneAfterDays: { $exists: true } },
+    },
     {
       key: { bundleIds: 1 },
       unique: true,
@@ -138,6 +147,8 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
     { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },
     { key: { expiresAt: 1 }, partialFilterExpression: { expiresAt: { $exists: true } } },
+    // Records of deleted devices stay: without the filter they would be read each time.
+    { key: IDLE_DEVICES_INDEX, partialFilterExpression: { deletedAt: null, replacedBy: null } },
     OUTBOX_INDEX,
   ],
   pushes: [
@@ -197,6 +208,10 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { app: 1, createdAt: 1 } },
     // Of two calls that add a webhook at once, one gets the slot.
     { key: { app: 1, slot: 1 }, unique: true },
+  ],
+  webhook_requests: [
+    { key: { webhook: 1, _id: 1 } },
+    { key: { at: 1 }, expireAfterSeconds: WEBHOOK_REQUEST_SECONDS },
   ],
   redrives: [
     // An app has one re-drive at a time: two of them could send to the same recipients.

@@ -17,6 +17,7 @@ import { createFailedRecipients } from './failed-recipients.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
 import { createFormerDevices } from './former-devices.ts';
+import { createIdleDevices } from './idle-devices.ts';
 import { createImports } from './imports.ts';
 import { createInbox } from './inbox.ts';
 import { createInboxQuota } from './inbox-quota.ts';
@@ -153,6 +154,7 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     deletedDevices: createDeletedDevices(db, {
       ...{ subscriptions, receipts, knownWebhooks, formerDevices },
     }),
+    idleDevices: createIdleDevices(db),
     subscriptions,
     imports: createImports(db, clock),
     erasure: createErasure(db),

@@ -49,7 +49,24 @@ export function createSubscriptions(db: Db) {
     subscribe: (app: string, device: Subscriber, topics: readonly string[]) =>
       subscribe(subscriptions, counters.add, app, device, topics),
     unsubscribe: (app: string, token: string, topics: readonly string[]) =>
-      unsubscribe(subscriptions, counters.add, app, token, topics),
+      unsubscribe(
+        { subscriptions, addToCounters: counters.add },
+        app,
+        topics.map((topic) => subscriptionId(app, topic, token)),
+      ),
+    /** Ends all subscriptions of an app's devices. */
+    async unsubscribeAll(app: string, tokens: readonly string[]): Promise<void> {
+      const found = await subscriptions
+        .find({ token: { $in: [...tokens] } }, { projection: { _id: 1 }, batchSize: 1_001 })
+        .toArray();
+      const ids = found.map(({ _id }) => _id);
+      for (let from = 0; from < ids.length; from += ENDED_AT_ONCE)
+        await unsubscribe(
+          { subscriptions, addToCounters: counters.add },
+          app,
+          ids.slice(from, from + ENDED_AT_ONCE),
+        );
+    },
 
     /** Lists the topics of a device, in order of name. */
     listTopics: async (token: string): Promise<string[]> => {
@@ -87,6 +104,9 @@ export function createSubscriptions(db: Db) {
         .map(toSubscriber),
   };
 }
+
+/** Maximum subscriptions of many devices that end by the same statements. */
+const ENDED_AT_ONCE = 1_000;
 
 const SUBSCRIBER_QUERY_OPTIONS = {
   projection: { token: 1, platform: 1 },
@@ -174,21 +194,21 @@ export async function insertMarked(
 }
 
 async function unsubscribe(
-  subscriptions: Collection<SubscriptionDocument>,
-  addToCounters: AddToCounters,
+  {
+    subscriptions,
+    addToCounters,
+  }: { subscriptions: Collection<SubscriptionDocument>; addToCounters: AddToCounters },
   app: string,
-  token: string,
-  topics: readonly string[],
+  ids: readonly string[],
 ): Promise<void> {
-  if (topics.length === 0) return;
+  if (ids.length === 0) return;
   const changeId = newClaimId();
-  const ids = topics.map((topic) => subscriptionId(app, topic, token));
   await subscriptions.updateMany(
-    { _id: { $in: ids }, pending: { $exists: false } },
+    { _id: { $in: [...ids] }, pending: { $exists: false } },
     { $set: { pending: UNSUBSCRIBING, by: changeId }, $currentDate: { since: true } },
   );
   await subscriptions.updateMany(
-    { _id: { $in: ids }, pending: IS_SUBSCRIBING },
+    { _id: { $in: [...ids] }, pending: IS_SUBSCRIBING },
     {
       $set: { pending: UNSUBSCRIBING_RECOUNT },
       $unset: { by: true },
@@ -196,7 +216,7 @@ async function unsubscribe(
     },
   );
   const unsubscribed = await subscriptions
-    .find({ _id: { $in: ids }, by: changeId }, SUBSCRIBER_QUERY_OPTIONS)
+    .find({ _id: { $in: [...ids] }, by: changeId }, SUBSCRIBER_QUERY_OPTIONS)
     .toArray();
   await addToCounters(
     unsubscribed.map(({ _id, platform }) => ({

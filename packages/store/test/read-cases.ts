@@ -10,6 +10,11 @@ type Arguments<Part> = {
 const REDRIVE = 'c'.repeat(24);
 const COLLAPSING = { _id: PUSH, app: APP, collapse: 'c' };
 const SCOPE = { by: REDRIVE, to: new Date() };
+const ENTRIES = {
+  pushes: new Map([[PUSH, { w: 'webhook1', r: true as const, v: 0 }]]),
+  batches: new Map([[`${PUSH}-000000`, { w: 'webhook1', v: 0 }]]),
+  devices: new Map([['device1', { w: 'webhook1', v: 0, events: [] }]]),
+};
 const deviceQuery = { app: APP, token: 'device1', before: 'g', limit: 10 };
 
 /** Functions that never write, with their arguments. */
@@ -18,6 +23,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   apps: {
     ...{ list: [ACCOUNT, '', 10], find: [APP], findByBundleIdOrHost: ['example.org'] },
     ...{ search: ['(a', [APP], 10], listIds: ['all', 10], findOwners: [[APP]] },
+    listPruning: ['', 10],
   },
   keys: { owner: ['digest'], owners: [['digest']], list: [APP] },
   credentials: {
@@ -41,6 +47,10 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     ...{ filterWithPhonesByFcm: [[APP], 10] },
     ...{ hasAppleByFcm: [APP], addWays: [APP, [{ token: 'device1', platform: 'android' }], true] },
     ...{ findByDeviceId: [APP, 'android', 'hash'] },
+  },
+  idleDevices: {
+    list: [APP, new Date(), { token: 'device1', lastActiveAt: new Date(0) }, 10],
+    count: [APP, new Date(), 10],
   },
   deviceOverviews: { find: [APP, 'device1'] },
   deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },
@@ -96,13 +106,14 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
   schema: { readVersion: [], assertUsable: [], status: [] },
   knownWebhooks: {
     ...{ refresh: [], refreshIfStale: [], startRefreshing: [() => undefined], pushEntries: [APP] },
-    ...{ listSubscribed: [APP, 'device.deleted'], listReady: [], listTested: [] },
+    ...{ listSubscribed: [APP, 'device.deleted'], listReady: [], listRequested: [] },
   },
   webhooks: {
     ...{ list: [APP], find: ['webhook1'], findOf: [APP, 'webhook1'], findBoxKey: [] },
     ...{ countByState: [], iterateAll: [] },
   },
-  outbox: { filterDue: [['webhook1']], countPending: ['webhook1', 10] },
+  outbox: { filterDue: [['webhook1']], countPending: ['webhook1', 10], readAgain: [ENTRIES] },
+  webhookRequests: { list: ['webhook1'], find: ['webhook1', 'request1'] },
   clock: { now: [] },
   failedRecipients: {
     ...{ findPush: [APP, PUSH], iterateParts: [push(), SCOPE] },

@@ -99,6 +99,10 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'apps.resume': on({ apps: { _id: APP, account: ACCOUNT, name: 'One', pausedAt: NOW } }, (store) =>
     store.apps.resume(APP),
   ),
+  'apps.markAcceptancesRecorded': on(
+    { apps: { _id: APP, account: ACCOUNT, name: 'One', pruneAfterDays: 90 } },
+    (store) => store.apps.markAcceptancesRecorded(APP),
+  ),
   'apps.markIosOverMqtt': on({ apps: { _id: APP, account: ACCOUNT, name: 'One' } }, (store) =>
     store.apps.markIosOverMqtt(APP),
   ),
@@ -167,6 +171,25 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'devices.touch': on({ devices: device() }, (store) =>
     store.devices.touch([{ token: 'device1', at: inAnHour().getTime() }]),
   ),
+  'devices.recordAcceptances': on(
+    { devices: device({ lastActiveAt: new Date(0) }) },
+    (store) => store.devices.recordAcceptances(['device1']),
+    ensureIndexes,
+  ),
+  'deletedDevices.deleteIdle': on(
+    { devices: device({ lastActiveAt: new Date(0) }) },
+    (store) => store.deletedDevices.deleteIdle(APP, ['device1', 'device2'], anHourAgo()),
+    ensureIndexes,
+  ),
+  'deletedDevices.clearDeleted': on(
+    {
+      devices: device({ deletedAt: NOW, leaving: true }),
+      pushes: push({ work: batchInInbox() }),
+      inbox: inboxRows(PUSH),
+      subscriptions: subscription('news'),
+    },
+    (store) => store.deletedDevices.clearDeleted(APP, ['device1', 'device2']),
+  ),
   'deletedDevices.clearAgain': on({ devices: device({ replacedBy: 'device2' }) }, (store) =>
     store.deletedDevices.clearAgain('device1'),
   ),
@@ -223,6 +246,9 @@ export const REGISTRATION_WRITE_CASES: Cases = {
       (store) => store.subscriptions.subscribe(APP, { token: 'device1', platform: 'ios' }, ['a']),
     ),
   },
+  'subscriptions.unsubscribeAll': on({ subscriptions: subscription('a') }, (store) =>
+    store.subscriptions.unsubscribeAll(APP, ['device1', 'device2']),
+  ),
   'subscriptions.unsubscribe': on({ subscriptions: subscription('a') }, (store) =>
     store.subscriptions.unsubscribe(APP, 'device1', ['a']),
   ),

@@ -1,4 +1,5 @@
 import type { Db } from 'mongodb';
+import { KEPT_REQUESTS, type WebhookRequestDocument } from '../../webhooks/src/requests.ts';
 import type { NotifyEntry, WebhookDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
 import {
@@ -36,6 +37,18 @@ const claimedPush = {
 
 const DEVICE = { _id: 'device1', app: APP, platform: 'android', registeredAt: NOW };
 
+const REQUEST: WebhookRequestDocument = {
+  ...{ _id: 'f'.repeat(24), webhook: ID, at: NOW, status: 200, milliseconds: 1, bytes: 2 },
+  ...{ events: [`${PUSH}.finished`], types: [{ type: 'push.finished', count: 1 }] },
+};
+
+/** Inserts so many requests that the next one removes an old one. */
+async function givenRequests(db: Db): Promise<void> {
+  await ensureIndexes(db);
+  for (let n = 0; n < KEPT_REQUESTS; n += 1)
+    await insertDocuments(db, 'webhook_requests', { ...REQUEST, _id: String(n) });
+}
+
 const onWebhook = (call: Call) => on({ webhooks: webhook }, call);
 
 async function givenDue(db: Db): Promise<void> {
@@ -64,7 +77,7 @@ export const WEBHOOK_WRITE_CASES: Cases = {
     }),
   ),
   'webhooks.remove': on(
-    { webhooks: webhook, devices: { ...DEVICE, notify: [entry] } },
+    { webhooks: webhook, webhook_requests: REQUEST, devices: { ...DEVICE, notify: [entry] } },
     ({ webhooks }) => webhooks.remove(APP, ID),
     ensureIndexes,
   ),
@@ -81,6 +94,12 @@ export const WEBHOOK_WRITE_CASES: Cases = {
   'webhooks.endTest': on({ webhooks: { ...webhook, testAt: NOW } }, ({ webhooks }) =>
     webhooks.endTest(ID, NOW),
   ),
+  'webhooks.requestResend': onWebhook(({ webhooks }) =>
+    webhooks.requestResend(APP, ID, REQUEST._id),
+  ),
+  'webhooks.endResend': on({ webhooks: { ...webhook, resend: REQUEST._id } }, ({ webhooks }) =>
+    webhooks.endResend(ID, REQUEST._id),
+  ),
   'webhooks.recordSuccess': onWebhook(({ webhooks }) => webhooks.recordSuccess(webhook, 200)),
   'webhooks.recordFailure': onWebhook(({ webhooks }) =>
     webhooks.recordFailure(webhook, { status: 500 }, 1_000),
@@ -92,6 +111,9 @@ export const WEBHOOK_WRITE_CASES: Cases = {
   'webhooks.putBoxKey': ({ webhooks }) => webhooks.putBoxKey({ id: 1, publicKey: 'key' }),
   'webhooks.reseal': onWebhook(({ webhooks }) =>
     webhooks.reseal(webhook, { address: { ...BOX, key: 2 }, secrets: webhook.secrets }),
+  ),
+  'webhookRequests.record': after(givenRequests, ({ webhookRequests }) =>
+    webhookRequests.record(ID, [REQUEST]),
   ),
   'outbox.claim': after(givenDue, ({ outbox }) => outbox.claim(ID, 1_000)),
   'outbox.record': onClaimed(({ outbox }) =>

@@ -15,7 +15,10 @@ import { type AllowedHosts, createReceiverLookup, isAddressAllowed } from './all
 
 /** Deadline of a request, in milliseconds. */
 export const DEADLINE_MS = 10_000;
-/** Maximum bytes of a response body that are read, so that the connection can be used again. Only the status counts. */
+/**
+ * Maximum bytes of a response body that are read, so that the connection can be used again. The status alone
+ * decides; the first ones are shown to operators.
+ */
 const MAX_BODY_BYTES = 4_096;
 /**
  * Maximum connections to a host: more than the requests in flight to an address. Test events are sent beside them, and
@@ -41,8 +44,17 @@ export interface WebhookClientOptions {
 
 /** HTTP client for receivers, which aren't trusted: requests are limited in target, time and response size. */
 export interface WebhookClient {
-  /** Posts a body. Never rejects; settles within the deadline. Redirects are not followed. */
-  post(address: string, headers: Record<string, string>, body: string): Promise<ReceiverResponse>;
+  /**
+   * Posts a body. Never rejects; settles within the deadline. Redirects are not followed.
+   *
+   * @param onAnswer gets the first bytes of the response's body when it has ended or is cut, which may be after the status
+   */
+  post(
+    address: string,
+    headers: Record<string, string>,
+    body: string,
+    onAnswer?: (start: Buffer) => void,
+  ): Promise<ReceiverResponse>;
   close(): void;
 }
 
@@ -63,7 +75,7 @@ export function createWebhookClient({
   const httpsLookup = createReceiverLookup(dnsLookup, true, hosts);
 
   return {
-    async post(address, headers, body) {
+    async post(address, headers, body, onAnswer) {
       const url = parseReceiver(address, hosts);
       if (url === undefined) return { error: NOT_ALLOWED };
       const isHttps = url.protocol === 'https:';
@@ -78,7 +90,9 @@ export function createWebhookClient({
         : http.request(url, { ...options, agent: httpAgent });
       request.end(body);
       const limits = { deadlineMs, maxBodyBytes: MAX_BODY_BYTES };
-      const response = toReceiverResponse(await waitForResponse(request, limits));
+      const received = await waitForResponse(request, limits);
+      if ('body' in received && onAnswer !== undefined) void received.body.then(onAnswer);
+      const response = toReceiverResponse(received);
       return hosts.names.has(url.hostname) ? response : hideUnresolved(response);
     },
     close() {

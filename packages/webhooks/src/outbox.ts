@@ -75,6 +75,9 @@ export type ClaimedReport = { id: string; claim: string; entry: NotifyEntry } & 
     }
 );
 
+/** Documents to read again, by their ids, each with the entry of its report. */
+export type StoredEntries = Record<Kind, Map<string, NotifyEntry>>;
+
 /** Progress of a report about a document. */
 export interface ReportProgress {
   report: Pick<ClaimedReport, 'id' | 'kind' | 'claim' | 'entry' | 'document'>;
@@ -142,6 +145,7 @@ export function createOutbox(db: Db, clock: Clock) {
     ...createDueReports(collections, clock),
     ...createClaimedReports(collections),
     ...createReplay(db),
+    ...createStoredReports(collections),
   };
 }
 
@@ -245,6 +249,28 @@ function createClaimedReports(collections: Collections) {
           };
         },
       );
+    },
+  };
+}
+
+/** Reads documents whose events are sent once more. */
+function createStoredReports(collections: Collections) {
+  return {
+    /** Reads documents as reports with the given entries, without a claim: nothing is recorded about them. */
+    async readAgain(entries: StoredEntries): Promise<ClaimedReport[]> {
+      const read = await Promise.all(
+        KINDS.map(async (kind) => {
+          const ids = [...entries[kind].keys()];
+          if (ids.length === 0) return [];
+          const options = { projection: FIELDS[kind], batchSize: ids.length + 1 };
+          const found = await collections[kind].find({ _id: { $in: ids } }, options).toArray();
+          return found.flatMap((document) => {
+            const entry = entries[kind].get(document._id);
+            return entry === undefined ? [] : [toReport(kind, { claim: '', entry, document })];
+          });
+        }),
+      );
+      return read.flat();
     },
   };
 }
@@ -373,8 +399,15 @@ async function readClaimed(
   return found.flatMap(({ notify, ...document }) => {
     const entry = notify?.find((one) => one.w === webhook && one.claim === claim);
     if (entry === undefined) return [];
-    return [{ id: document._id, kind, claim, entry, document } as ClaimedReport];
+    return [toReport(kind, { claim, entry, document })];
   });
+}
+
+function toReport(
+  kind: Kind,
+  { claim, entry, document }: { claim: string; entry: NotifyEntry; document: EntryHolder },
+): ClaimedReport {
+  return { id: document._id, kind, claim, entry, document } as ClaimedReport;
 }
 
 function isClaimedBy(claim: Document): Document {

@@ -8,6 +8,8 @@ import type { AddressCircuits, AddressPermit, AddressState } from './address-cir
 import { DEADLINE_MS, type ReceiverResponse, type WebhookClient } from './client.ts';
 import { buildEvents, type EventBody, type PendingReport } from './events.ts';
 import type { ClaimedReport } from './outbox.ts';
+import { createRequestLog, type RequestLog } from './request-log.ts';
+import { buildTestEvent, rebuildEvents, type TestEvent } from './resend.ts';
 import { computeDelayMs, computeRequestSize, isAccepted, isGone, MAX_FAILING_MS } from './retry.ts';
 import { signWebhook } from './signature.ts';
 import type { WebhookStore } from './webhook-store.ts';
@@ -22,7 +24,7 @@ const JOB_MS = 20_000;
 
 /** Resources of the process that reporting to webhooks uses. */
 export interface WebhookResources {
-  store: Pick<Store, 'suspensions' | 'clock'> & Pick<WebhookStore, 'webhooks' | 'outbox'>;
+  store: Pick<Store, 'suspensions' | 'clock'> & WebhookStore;
   client: WebhookClient;
   circuits: AddressCircuits;
   keys: SealingKeys;
@@ -30,6 +32,8 @@ export interface WebhookResources {
   isStopping(): boolean;
   /** Called for each request, for the metrics. */
   onRequest(result: 'accepted' | 'failed' | 'gone', events: number): void;
+  /** Called with the error when requests were not recorded, which delays and fails nothing. */
+  onUnrecorded(error: unknown): void;
 }
 
 /** Result of one run, for the log. It has no address, which is the tenant's secret. */
@@ -43,8 +47,12 @@ export interface WebhookResult {
   answer?: number | string;
 }
 
-/** An event of a push or device, or a test event. */
-type SentEvent = EventBody | { id: string; type: 'test'; data: { app: string } };
+/** The events of a request, and what its record says about them. */
+interface Sent {
+  events: readonly (EventBody | TestEvent)[];
+  attempt?: number;
+  resendOf?: string;
+}
 
 /** A webhook and what its requests need. */
 interface Receiver {
@@ -52,6 +60,7 @@ interface Receiver {
   address: string;
   secrets: string[];
   result: WebhookResult;
+  log: RequestLog;
 }
 
 /** Reports due events to a webhook: one request at a time, each recorded before the next. */
@@ -63,29 +72,47 @@ export async function reportToWebhook(
   const webhook = await store.webhooks.find(id);
   const result: WebhookResult = { webhook: id, requests: 0, events: 0, end: 'reported' };
   if (webhook === undefined || webhook.off !== undefined) return { ...result, end: 'off' };
-  const isWaiting = (webhook.retryAt?.getTime() ?? 0) > store.clock.now();
-  const { app, testAt } = webhook;
-  const isHeldBack = isWaiting && testAt === undefined;
+  const isWaiting = () => (webhook.retryAt?.getTime() ?? 0) > store.clock.now();
+  const { app, testAt, resend } = webhook;
+  const isHeldBack = isWaiting() && testAt === undefined && resend === undefined;
   if (isHeldBack || store.suspensions.has(app)) return { ...result, end: 'waiting' };
   const receiver = openReceiver(resources, webhook, { ...result, app });
-  if (testAt !== undefined && !(await sendTest(resources, receiver, testAt)))
-    return receiver.result;
+  try {
+    await sendRequested(resources, receiver);
+    // A requested one that was accepted has ended the wait.
+    if (receiver.result.end === 'reported' && !isWaiting()) await sendDue(resources, receiver);
+  } finally {
+    await receiver.log.close();
+  }
+  return receiver.result;
+}
+
+/** Sends the test event and the request that an operator waits for. A failed one ends the run. */
+async function sendRequested(resources: WebhookResources, receiver: Receiver): Promise<void> {
+  const { testAt, resend } = receiver.webhook;
+  if (testAt !== undefined && !(await sendTest(resources, receiver, testAt))) return;
+  if (resend !== undefined) await sendAgain(resources, receiver, resend);
+}
+
+/** Sends the events that are due. */
+async function sendDue(resources: WebhookResources, receiver: Receiver): Promise<void> {
+  const { store } = resources;
+  const { webhook, result } = receiver;
   const endsAt = performance.now() + JOB_MS;
   while (performance.now() < endsAt && !resources.isStopping()) {
     // Before the claim: webhooks of an address that is down cost a read each, no claims.
     const state = resources.circuits.check(receiver.address, webhook);
     if (state !== undefined) return waitForAddress(resources, receiver, state);
     const claimedAt = performance.now();
-    const reports = await store.outbox.claim(id, LEASE_MS);
-    if (reports.length === 0) return receiver.result;
-    if (!(await sendReports(resources, receiver, reports, claimedAt))) return receiver.result;
+    const reports = await store.outbox.claim(webhook._id, LEASE_MS);
+    if (reports.length === 0) return;
+    if (!(await sendReports(resources, receiver, reports, claimedAt))) return;
   }
-  receiver.result.end = 'more';
-  return receiver.result;
+  result.end = 'more';
 }
 
 function openReceiver(
-  { keys, store }: Pick<WebhookResources, 'keys' | 'store'>,
+  { keys, store, onUnrecorded }: Pick<WebhookResources, 'keys' | 'store' | 'onUnrecorded'>,
   webhook: WebhookDocument,
   result: WebhookResult,
 ): Receiver {
@@ -96,6 +123,7 @@ function openReceiver(
     address: openBox(keys, webhook._id, webhook.address),
     secrets: live.map(({ sealed }) => openBox(keys, webhook._id, sealed)),
     result,
+    log: createRequestLog(store, webhook._id, store.clock.now, onUnrecorded),
   };
 }
 
@@ -104,11 +132,10 @@ async function waitForAddress(
   { store }: Pick<WebhookResources, 'store'>,
   { webhook, result }: Receiver,
   state: AddressState,
-): Promise<WebhookResult> {
+): Promise<void> {
   // While an address is busy, the next tick tries again.
   if (state.kind === 'open') await store.webhooks.postpone(webhook, state.waitMs);
   result.end = 'waiting';
-  return result;
 }
 
 /**
@@ -121,21 +148,46 @@ async function sendTest(
   receiver: Receiver,
   testAt: Date,
 ): Promise<boolean> {
-  // The response is recorded even shortly after another one: an operator waits for it.
-  delete receiver.webhook.lastSuccessAt;
-  const { _id: id, app } = receiver.webhook;
-  const event: SentEvent = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
-  // Also while the circuit is open: the operator tests whether the receiver works again.
   // One attempt: its result is shown, and pending events are reported by their own requests.
-  await resources.store.webhooks.endTest(id, testAt);
+  await resources.store.webhooks.endTest(receiver.webhook._id, testAt);
+  return sendOnce(resources, receiver, { events: [buildTestEvent(receiver.webhook, testAt)] });
+}
+
+/** Sends the events of an earlier request again, as far as they are stored: once, as a test event. */
+async function sendAgain(
+  resources: WebhookResources,
+  receiver: Receiver,
+  id: string,
+): Promise<void> {
+  const { store } = resources;
+  const { webhook } = receiver;
+  if (!(await store.webhooks.endResend(webhook._id, id))) return;
+  const request = await store.webhookRequests.find(webhook._id, id);
+  const events = request === undefined ? [] : await rebuildEvents(store, webhook, request);
+  if (events.length > 0) await sendOnce(resources, receiver, { events, resendOf: id });
+}
+
+/**
+ * Sends a request that an operator waits for.
+ *
+ * @returns false if it failed
+ */
+async function sendOnce(
+  resources: WebhookResources,
+  receiver: Receiver,
+  sent: Sent,
+): Promise<boolean> {
+  // The response is recorded even shortly after another one.
+  delete receiver.webhook.lastSuccessAt;
+  // Also while the circuit is open: the operator tests whether the receiver works again.
   const permit = resources.circuits.acquire(receiver.address, receiver.webhook);
   const response =
     permit.kind === 'permit'
-      ? await postWithPermit(resources, receiver, permit, [event])
-      : await post(resources, receiver, [event]);
+      ? await postWithPermit(resources, receiver, permit, sent)
+      : await post(resources, receiver, sent);
   if (isAccepted(response) || isGone(response))
-    return settleRequest(resources, receiver, response, 1);
-  // The events of pushes and devices are sent when they would be without the test.
+    return settleRequest(resources, receiver, response, sent.events.length);
+  // The events that are due are sent when they would be without it.
   resources.onRequest('failed', 0);
   const recorded = toWebhookResponse(response);
   await resources.store.webhooks.recordFailedTest(receiver.webhook, recorded);
@@ -170,14 +222,15 @@ async function sendReports(
     const { failures = 0 } = receiver.webhook;
     const size = computeRequestSize(failures, WEBHOOK_LIMITS.eventsPerRequest);
     const request = takeEvents(pending, size);
-    const response = await postWithPermit(resources, receiver, permit, request.bodies);
+    const response = await postWithPermit(resources, receiver, permit, request);
     if (isAccepted(response)) {
       request.accept();
       await recordReported(resources, pending, request.touched);
       failpoint('webhook-recorded', receiver.webhook._id);
     } else await releaseReports(resources, pending, request.touched, response);
-    const events = request.bodies.length;
-    if (!(await settleRequest(resources, receiver, response, events))) return false;
+    const { length } = request.events;
+    if (!(await settleRequest(resources, receiver, response, length))) return false;
+    await receiver.log.recordIfDue();
   }
   await recordReported(resources, pending, pending);
   return true;
@@ -185,7 +238,9 @@ async function sendReports(
 
 /** The events of one request. */
 interface EventRequest {
-  bodies: EventBody[];
+  events: EventBody[];
+  /** The most tries of one of the events' documents, and this one. */
+  attempt: number;
   touched: PendingReport[];
   /** Removes the events from their reports, and records them as reported. */
   accept(): void;
@@ -202,9 +257,10 @@ function takeEvents(pending: readonly PendingReport[], size: number): EventReque
     if (left === 0) break;
   }
   return {
-    bodies: taken.flatMap(({ report, count }) =>
+    events: taken.flatMap(({ report, count }) =>
       report.events.slice(0, count).map(({ body }) => body),
     ),
+    attempt: 1 + Math.max(...taken.map(({ report }) => report.progress.report.entry.tries ?? 0)),
     touched: taken.map(({ report }) => report),
     accept() {
       for (const { report, count } of taken)
@@ -250,11 +306,11 @@ async function postWithPermit(
   resources: WebhookResources,
   receiver: Receiver,
   permit: AddressPermit,
-  events: readonly SentEvent[],
+  sent: Sent,
 ): Promise<ReceiverResponse> {
   let response: ReceiverResponse | undefined;
   try {
-    response = await post(resources, receiver, events);
+    response = await post(resources, receiver, sent);
     return response;
   } finally {
     permit.end(response);
@@ -263,8 +319,8 @@ async function postWithPermit(
 
 async function post(
   { client, store }: Pick<WebhookResources, 'client' | 'store'>,
-  { webhook, address, secrets, result }: Receiver,
-  events: readonly SentEvent[],
+  { webhook, address, secrets, result, log }: Receiver,
+  { events, attempt, resendOf }: Sent,
 ): Promise<ReceiverResponse> {
   const body = JSON.stringify({ type: 'events', app: webhook.app, events });
   const headers = {
@@ -273,7 +329,9 @@ async function post(
     ...signWebhook(secrets, body, store.clock.now()),
   };
   failpoint('webhook-send', webhook._id);
-  const response = await client.post(address, headers, body);
+  const logged = log.start({ events, bytes: Buffer.byteLength(body), attempt, resendOf });
+  const response = await client.post(address, headers, body, logged.onAnswer);
+  logged.end(response);
   failpoint('webhook-sent', webhook._id);
   result.requests += 1;
   if (isAccepted(response)) result.events += events.length;

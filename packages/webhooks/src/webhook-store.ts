@@ -1,5 +1,6 @@
 import type { Store } from '@carillon/store/store';
 import { createOutbox } from './outbox.ts';
+import { createWebhookRequests } from './requests.ts';
 import { keepUnreported } from './unreported.ts';
 import { createWebhooks } from './webhooks.ts';
 
@@ -10,6 +11,7 @@ export type WebhookStore = ReturnType<typeof createWebhookStore>;
 export function createWebhookStore({ db, clock }: Pick<Store, 'db' | 'clock'>) {
   return {
     webhooks: createWebhooks(db, clock),
+    webhookRequests: createWebhookRequests(db),
     outbox: {
       ...createOutbox(db, clock),
       keepUnreported: (ids: readonly string[]) => keepUnreported(db, ids),

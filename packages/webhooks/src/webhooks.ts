@@ -5,6 +5,7 @@ import type { DeviceDocument, WebhookDocument } from '@carillon/store/documents'
 import { isDuplicateKey } from '@carillon/store/mongo-errors';
 import { NOTIFY_INDEX } from '@carillon/store/notify-mark';
 import type { Collection, Db, Filter } from 'mongodb';
+import type { WebhookRequestDocument } from './requests.ts';
 
 /** Maximum devices that one statement changes when a webhook is removed. */
 const DEVICES_PER_STEP = 1_000;
@@ -32,9 +33,10 @@ type CalledWebhook = Pick<WebhookDocument, '_id' | 'address'>;
 export function createWebhooks(db: Db, clock: Clock) {
   const webhooks: WebhookCollection = db.collection('webhooks');
   return {
-    ...createWebhookSettings(webhooks, db.collection('devices'), clock),
+    ...createWebhookSettings(db, webhooks, clock),
     ...createSwitches(webhooks, clock),
     ...createResults(webhooks, clock),
+    ...createResends(webhooks),
     ...createSealed(webhooks, db.collection('box_keys'), clock),
   };
 }
@@ -58,11 +60,9 @@ function calledAt({ _id, address }: CalledWebhook) {
   return { _id, 'address.text': address.text };
 }
 
-function createWebhookSettings(
-  webhooks: WebhookCollection,
-  devices: Collection<DeviceDocument>,
-  clock: Clock,
-) {
+function createWebhookSettings(db: Db, webhooks: WebhookCollection, clock: Clock) {
+  const devices = db.collection<DeviceDocument>('devices');
+  const requests = db.collection<WebhookRequestDocument>('webhook_requests');
   /** Lists the slots of an app that no webhook has. */
   async function listFreeSlots(app: string): Promise<number[]> {
     const found = await webhooks.find({ app }, { projection: { slot: 1 } }).toArray();
@@ -123,15 +123,18 @@ function createWebhookSettings(
       return changed ?? undefined;
     },
     /**
-     * Removes a webhook; unreported events are discarded. Pushes keep its entries until they go, devices would keep
-     * them for years. It is off meanwhile: where this is interrupted, it is there and may be removed again.
+     * Removes a webhook and its requests; unreported events are discarded. Pushes keep its entries until they go, devices
+     * would keep them for years. It is off meanwhile: where this is interrupted, it is there and may be removed again.
      */
     async remove(app: string, id: string): Promise<boolean> {
       const off = { at: new Date(clock.now()), reason: 'operator' as const };
       const { matchedCount } = await webhooks.updateOne({ _id: id, app }, { $set: { off } });
       if (matchedCount === 0) return false;
       await forgetDevices(devices, id);
-      return (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1;
+      const { deletedCount } = await webhooks.deleteOne({ _id: id, app });
+      // A request in flight may leave its record, which nobody can read, until the index on its time removes it.
+      await requests.deleteMany({ webhook: id });
+      return deletedCount === 1;
     },
     /** Requests a test event, which is sent at once even if the webhook waits for a retry. */
     requestTest: async (app: string, id: string): Promise<boolean> =>
@@ -261,6 +264,28 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
         { $set: { retryAt: fromNow(delayMs) } },
       ]);
     },
+  };
+}
+
+/** Requests that are to be sent again. */
+function createResends(webhooks: WebhookCollection) {
+  return {
+    /** Has a worker send a request again, unless the webhook is off or another request of it waits to be. */
+    requestResend: async (app: string, id: string, request: string): Promise<boolean> =>
+      (
+        await webhooks.updateOne(
+          { _id: id, app, off: { $exists: false }, resend: { $exists: false } },
+          { $set: { resend: request } },
+        )
+      ).matchedCount === 1,
+    /**
+     * Removes the request to be sent again.
+     *
+     * @returns false if another worker has removed it, and sends it
+     */
+    endResend: async (id: string, request: string): Promise<boolean> =>
+      (await webhooks.updateOne({ _id: id, resend: request }, { $unset: { resend: true } }))
+        .modifiedCount === 1,
   };
 }
 

@@ -100,10 +100,13 @@ export async function report(
     circuits = createAddressCircuits(() => performance.now(), Math.random),
     deadlineMs = DEADLINE_MS,
     random = Math.random,
+    onUnrecorded = (error: unknown): void => {
+      throw error;
+    },
   } = {},
 ): Promise<WebhookResult> {
   const client = createWebhookClient({ hosts: parseAllowedHosts('127.0.0.1'), deadlineMs });
-  const resources = { isStopping: () => false, onRequest: () => undefined };
+  const resources = { isStopping: () => false, onRequest: () => undefined, onUnrecorded };
   try {
     const given = { store, client, circuits, random, keys: KEYS };
     return await reportToWebhook({ ...resources, ...given }, id);

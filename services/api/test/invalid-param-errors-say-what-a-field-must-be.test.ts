@@ -20,7 +20,15 @@ const NOTIFICATION = {
 const PUSH = {
   ...{ to: 'x', tokens: ['x'], registration_ids: ['x'], data: {}, time_to_live: 1 },
   ...{ content_available: true, mutable_content: true, notification: NOTIFICATION },
-  ...{ schedule: 1, collapse_key: 'x', priority: 'high', apns: {}, fcm: {}, web_push: {} },
+  ...{
+    schedule: 1,
+    active_within: 60,
+    collapse_key: 'x',
+    priority: 'high',
+    apns: {},
+    fcm: {},
+    web_push: {},
+  },
 };
 const APPLE = {
   ...{ pushToken: 'ab'.repeat(32), pushEnvironment: 'production', pushBundle: 'x' },
@@ -98,6 +106,7 @@ const TTL = 'time_to_live" must be an integer from 0 to 31536000.';
 test.each<[z.ZodType, object, string]>([
   [pushBody, { time_to_live: '1' }, TTL],
   [pushBody, { time_to_live: 1.5 }, TTL],
+  [pushBody, { active_within: 59 }, 'active_within" must be an integer from 60 to 315360000.'],
   [pushBody, { to: 1 }, 'to" must be a string or an array of strings.'],
   [pushBody, { notification: { body: 1 } }, 'notification.body" must be a string.'],
   [pushBody, { notification: { loc_args: [1] } }, 'notification.loc_args[0]" must be a string.'],

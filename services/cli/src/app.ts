@@ -99,6 +99,7 @@ interface SettingOptions {
   /** False removes all. */
   bundleId?: string[] | false;
   webHost?: string[] | false;
+  pruneAfterDays?: number | 'off';
 }
 
 function addSettingOptions(command: Command): Command {
@@ -147,7 +148,18 @@ function addSettingOptions(command: Command): Command {
       'host names that sites can register with instead of the app id; replaces the previous ones',
       createNameCollector(normalizeWebHost),
     )
-    .option('--no-web-host', 'remove all host names');
+    .option('--no-web-host', 'remove all host names')
+    .option(
+      '--prune-after-days <days>',
+      `delete devices that were not seen for so many days (${LIMITS.pruneDaysMin} to ${LIMITS.pruneDaysMax}), or off`,
+      parsePruneAfterDays,
+    );
+}
+
+function parsePruneAfterDays(text: string): number | 'off' {
+  return text === 'off'
+    ? text
+    : createIntegerParser(LIMITS.pruneDaysMin, LIMITS.pruneDaysMax)(text);
 }
 
 function parseFcmFallback(text: string): number | 'first' | 'off' {
@@ -167,6 +179,7 @@ function parseRegistrationsPerHour(text: string): number | 'unlimited' {
 function toAppSettings(options: SettingOptions): AppSettings {
   const { payloadLimit, dataString, registration, fcmFallback, fcmNotification } = options;
   const { registrationsPerHour: perHour, bundleId: bundleIds, webHost: webHosts } = options;
+  const { pruneAfterDays } = options;
   return {
     ...(payloadLimit !== undefined && { payloadLimit }),
     ...(dataString !== undefined && { dataString: dataString === 'on' }),
@@ -178,6 +191,9 @@ function toAppSettings(options: SettingOptions): AppSettings {
     ...(fcmNotification !== undefined && { fcmNotification: fcmNotification === 'on' }),
     ...(bundleIds !== undefined && { bundleIds: bundleIds || [] }),
     ...(webHosts !== undefined && { webHosts: webHosts || [] }),
+    ...(pruneAfterDays !== undefined && {
+      pruneAfterDays: pruneAfterDays === 'off' ? null : pruneAfterDays,
+    }),
   };
 }
 
@@ -194,6 +210,9 @@ function formatApp(view: AppView): string[] {
     ...(view.paused ? ['Paused: its deliveries wait.'] : []),
     `Registration: ${view.registration}, ${view.registrationsPerHour ?? 'unlimited'} per hour.`,
     `FCM for Android: ${describeFcm(view.fcmFallback)}; notifications over FCM: ${view.fcmNotification ? 'on' : 'off'}.`,
+    ...(view.pruneAfterDays === null
+      ? []
+      : [`Devices not seen for ${view.pruneAfterDays} days are deleted.`]),
     ...(names.length === 0 ? [] : [`Bundle ids and host names: ${names.join(', ')}.`]),
   ];
 }

@@ -1,6 +1,13 @@
 import { constants } from 'node:fs';
 import { access, readFile, statfs } from 'node:fs/promises';
 import {
+  ANSWER_LIMIT_MS,
+  type Answer,
+  awaitAnswer,
+  requireConnection,
+  type ServerAddress,
+} from '@carillon/admin/await-answer';
+import {
   checkDatabase,
   checkHealth,
   checkPresenceRedis,
@@ -10,15 +17,18 @@ import {
   runCheck,
 } from '@carillon/admin/doctor';
 import { connect } from 'mqtt';
-import { callApi, parseApiError } from './api-client.ts';
-import { hostOf, withStore } from './database.ts';
+import { parseApiError } from './api-client.ts';
+import { type CommandStore, hostOf, withStore } from './database.ts';
 import { requireSetting, type Stack } from './stack.ts';
 
 const MIN_NODE_MAJOR = 24;
-const READY_TIMEOUT_MS = 2_000;
-const MQTT_TIMEOUT_MS = 5_000;
-/** Timeout of a request to the console, which waits up to 5 s for MongoDB. */
-const CONSOLE_TIMEOUT_MS = 8_000;
+/** Timeout of the MQTT client, beyond the limit of an answer. */
+const MQTT_TIMEOUT_MS = 60_000;
+const MONGODB_PORT = 27_017;
+/** Ports of addresses without one. */
+const PORTS: Readonly<Record<string, number>> = {
+  ...{ 'http:': 80, 'https:': 443, 'ws:': 80, 'wss:': 443, 'mqtt:': 1_883, 'mqtts:': 8_883 },
+};
 /** CONNACK return code 1 (MQTT 3.1.1, section 3.2.2.3). */
 const UNACCEPTABLE_PROTOCOL = 1;
 /** Path of a device that does not exist: the error shows that the API runs, and whether the key is valid. */
@@ -52,15 +62,33 @@ async function checkMongodb(stack: Stack): Promise<Finding[]> {
   const { redis: url, redisCa: ca, webPushContact } = stack;
   const redis = url === undefined ? undefined : { url, ca };
   try {
-    const host = hostOf(requireSetting(stack, 'mongodb'));
-    const findings = await withStore(stack, (store) =>
-      Promise.all([checkHealth(redis, store), checkDatabase(store, host, webPushContact)]),
-    );
-    return findings.flat();
+    const uri = requireSetting(stack, 'mongodb');
+    const host = hostOf(uri);
+    await requireConnection(`MongoDB at ${host}`, listMongodbHosts(uri));
+    // The driver's limits are those of each answer.
+    const limits = {
+      ...{ timeoutMs: ANSWER_LIMIT_MS, connectMs: ANSWER_LIMIT_MS },
+      isReachable: listMongodbHosts(uri).length > 0,
+    };
+    const check = (store: CommandStore) =>
+      Promise.all([checkHealth(redis, store), checkDatabase(store, host, webPushContact)]);
+    return (await withStore(stack, check, limits)).flat();
   } catch (error) {
     const health = await checkHealth(redis, undefined);
     return [...health, await runCheck('mongodb', () => Promise.reject(error))];
   }
+}
+
+/** Lists the hosts of a connection string; none for `mongodb+srv`, whose hosts the name server has. */
+function listMongodbHosts(uri: string): ServerAddress[] {
+  // The encoded path of a socket is no host either.
+  if (uri.startsWith('mongodb+srv:') || hostOf(uri).includes('%')) return [];
+  return hostOf(uri)
+    .split(',')
+    .map((text) => {
+      const { hostname, port } = new URL(`tcp://${text}`);
+      return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || MONGODB_PORT };
+    });
 }
 
 async function checkRedisOf(stack: Stack): Promise<Finding[]> {
@@ -77,15 +105,15 @@ async function checkRedisOf(stack: Stack): Promise<Finding[]> {
 async function checkApi(stack: Stack): Promise<Finding[]> {
   const key = stack.apiKey;
   const apiResponse = (async () => {
-    const request = { method: 'GET', path: PROBE_PATH, ...(key && { key }) } as const;
-    const { status, text } = await callApi(requireSetting(stack, 'api'), request);
-    return { status, error: parseApiError(text) };
+    const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+    const { answer, slow } = await request(requireSetting(stack, 'api'), PROBE_PATH, headers);
+    return { status: answer.status, error: parseApiError(answer.text), slow };
   })();
   const apiFinding = await runCheck('api', async () => {
-    const { status, error } = await apiResponse;
+    const { status, error, slow } = await apiResponse;
     if (error === undefined) throw new Error(`the server at ${stack.api} is not Carillon`);
     if (status >= 500) throw new Error(`HTTP ${status} at ${stack.api}: ${error.error}`);
-    return `responds at ${stack.api}`;
+    return `${slow}responds at ${stack.api}`;
   });
   if (!apiFinding.ok || key === undefined) return [apiFinding];
   const keyFinding = await runCheck('api key', async () => {
@@ -96,6 +124,23 @@ async function checkApi(stack: Stack): Promise<Finding[]> {
   return [apiFinding, keyFinding];
 }
 
+/** Requests a page of a server. @throws Error that says whether the server accepts connections */
+function request(
+  base: string,
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<Answer<{ ok: boolean; status: number; text: string }>> {
+  return awaitAnswer(base, [addressOf(base)], async ({ signal }) => {
+    const response = await fetch(`${base.replace(/\/$/, '')}${path}`, { headers, signal });
+    return { ok: response.ok, status: response.status, text: await response.text() };
+  });
+}
+
+function addressOf(url: string): ServerAddress {
+  const { hostname, port, protocol } = new URL(url);
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || (PORTS[protocol] ?? 0) };
+}
+
 /**
  * Checks the MQTT gateway with a protocol version that it rejects. Invalid credentials would get a response as well,
  * but count as a failed login.
@@ -103,8 +148,10 @@ async function checkApi(stack: Stack): Promise<Finding[]> {
 function checkMqtt(stack: Stack): Promise<Finding> {
   return runCheck('mqtt', async () => {
     const url = requireSetting(stack, 'mqtt');
-    await probeMqtt(url);
-    return `responds at ${hostOf(url)}`;
+    const { slow } = await awaitAnswer(hostOf(url), [addressOf(url)], ({ signal }) =>
+      probeMqtt(url, signal),
+    );
+    return `${slow}responds at ${hostOf(url)}`;
   });
 }
 
@@ -115,41 +162,44 @@ function checkMqtt(stack: Stack): Promise<Finding> {
 async function checkConsole({ console: base }: Stack): Promise<Finding[]> {
   if (base === undefined) return [];
   const server = await runCheck('console', async () => {
-    const response = await fetchConsole(base, 'api/login');
-    const body: unknown = await response.json().catch(() => undefined);
+    const { answer, slow } = await request(base, '/api/login');
+    const body = parseJson(answer.text);
     if (!isObject(body) || !('setupNeeded' in body || 'code' in body))
       throw new Error(`the server at ${base} is not the console`);
-    if (!response.ok) throw new Error(`HTTP ${response.status} at ${base}: ${body.error}`);
-    return `ready at ${base}`;
+    if (!answer.ok) throw new Error(`HTTP ${answer.status} at ${base}: ${body.error}`);
+    return `${slow}ready at ${base}`;
   });
   if (!server.ok) return [server];
   const pages = await runCheck('console pages', async () => {
-    const { ok, status } = await fetchConsole(base, '');
-    if (ok) return 'built';
+    const { answer, slow } = await request(base, '/');
+    if (answer.ok) return `${slow}built`;
     throw new Error(
-      `HTTP ${status} at ${base}; build them: npm run build in services/dashboard/web`,
+      `HTTP ${answer.status} at ${base}; build them: npm run build in services/dashboard/web`,
     );
   });
   return [server, pages];
 }
 
-function fetchConsole(base: string, path: string): Promise<Response> {
-  return fetch(`${base.replace(/\/$/, '')}/${path}`, {
-    signal: AbortSignal.timeout(CONSOLE_TIMEOUT_MS),
-  });
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null;
 }
 
-async function probeMqtt(url: string): Promise<void> {
+async function probeMqtt(url: string, signal: AbortSignal): Promise<void> {
   const client = connect(url, {
     clientId: 'doctor',
     protocolVersion: 5,
     reconnectPeriod: 0,
     connectTimeout: MQTT_TIMEOUT_MS,
   });
+  signal.addEventListener('abort', () => client.end(true));
   try {
     await new Promise<void>((resolve, reject) => {
       client.once('connect', () => resolve());
@@ -200,7 +250,7 @@ async function readProgram(pid: number): Promise<string> {
 }
 
 async function fetchReadiness(ops: string): Promise<string> {
-  const response = await fetch(`${ops}/readyz`, { signal: AbortSignal.timeout(READY_TIMEOUT_MS) });
-  if (response.ok) return 'ready';
-  throw new Error(`not ready: ${hostOf(ops)} returns HTTP ${response.status}`);
+  const { answer, slow } = await request(ops, '/readyz');
+  if (answer.ok) return `${slow}ready`;
+  throw new Error(`not ready: ${hostOf(ops)} returns HTTP ${answer.status}`);
 }

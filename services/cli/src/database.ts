@@ -1,5 +1,6 @@
 import { isNativeError } from 'node:util/types';
 import { describeError } from '@carillon/admin/admin-error';
+import { describeSilence } from '@carillon/admin/await-answer';
 import { SettingsError } from '@carillon/core/settings-error';
 import { createReports, type Reports } from '@carillon/reports/reports';
 import { connectStore, type Store } from '@carillon/store/store';
@@ -14,28 +15,52 @@ export type CommandStore = Store & Reports & WebhookStore;
 const UNREACHABLE_ERROR =
   /^Mongo(ServerSelection|Network|NetworkTimeout|OperationTimeout|TopologyClosed)Error$/;
 
+/** Limits of an operation; the store's defaults if absent. */
+interface Limits {
+  /** Maximum duration of one database operation. */
+  timeoutMs?: number;
+  /** Maximum wait for a server. */
+  connectMs?: number;
+  /** True once a server has accepted a connection: one that stays silent is not said to be out of reach. */
+  isReachable?: boolean;
+}
+
 /**
  * Opens the stack's MongoDB for one operation and closes it afterwards.
  *
- * @param timeoutMs maximum duration of one database operation; the store's default if absent
  * @throws Failure when MongoDB can't be reached or rejects the operation
  */
 export async function withStore<T>(
   stack: Stack,
   operation: (store: CommandStore) => Promise<T>,
-  timeoutMs?: number,
+  { isReachable = false, ...limits }: Limits = {},
 ): Promise<T> {
   const uri = requireSetting(stack, 'mongodb');
   let store: Store | undefined;
   try {
-    const timeout = timeoutMs === undefined ? {} : { timeoutMs };
-    store = await connectStore({ uri, appName: 'carillon-cli', ...timeout });
+    store = await connectStore({ uri, appName: 'carillon-cli', ...limits });
     return await operation({ ...store, ...createReports(store), ...createWebhookStore(store) });
   } catch (error) {
+    if (isReachable && isSilent(error))
+      throw commandFailed(describeSilence(`MongoDB at ${hostOf(uri)}`));
     throw toFailure(error, uri);
   } finally {
     await store?.close();
   }
+}
+
+/** Checks for a failed connect to servers of which none has answered anything. */
+function isSilent(error: unknown): boolean {
+  const { reason } = error as {
+    reason?: { servers?: Map<string, { type: string; error: unknown }> };
+  };
+  const servers = [...(reason?.servers?.values() ?? [])];
+  const isTimeout = (cause: unknown) =>
+    !isNativeError(cause) || cause.name === 'MongoNetworkTimeoutError';
+  return (
+    servers.length > 0 &&
+    servers.every(({ type, error: cause }) => type === 'Unknown' && isTimeout(cause))
+  );
 }
 
 function toFailure(error: unknown, uri: string): unknown {

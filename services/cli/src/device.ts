@@ -8,6 +8,7 @@ import { type ApiRequest, requestApi } from './api-client.ts';
 import { addEraseCommand } from './erase-device.ts';
 import { formatCount, formatTimestamp } from './output.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import { addPruneCommand, type PruneContext } from './prune-devices.ts';
 import { describeRecipientStatus } from './push.ts';
 import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
@@ -43,7 +44,7 @@ const WAY_WIDTH = Math.max(...Object.values(WAYS).map(({ length }) => length));
 /** Adds `carillon device …`: registered installations. */
 export function addDeviceCommands(
   program: Command,
-  context: CommandContext & { err(text: string): void },
+  context: PruneContext & { err(text: string): void },
 ): void {
   const { stack, output } = context;
   const device = program.command('device').description('manage registered devices');
@@ -78,6 +79,7 @@ export function addDeviceCommands(
       output.showText(text, [`Device ${token} deleted.`]);
     });
   addEraseCommand(device, context);
+  addPruneCommand(device, context);
 }
 
 function addPushesCommand(device: Command, { stack, output }: CommandContext): void {

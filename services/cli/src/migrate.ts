@@ -61,7 +61,7 @@ export function migrate(
     servers: await requireSupportedServers(store, stack()),
     ...(await store.migrate({ onWait })),
   });
-  const runOnce = () => withStore(stack(), update, INDEX_BUILD_TIMEOUT_MS);
+  const runOnce = () => withStore(stack(), update, { timeoutMs: INDEX_BUILD_TIMEOUT_MS });
   return repeatUntilReachable(runOnce, waitSeconds, err);
 }
 

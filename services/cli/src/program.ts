@@ -42,6 +42,8 @@ export interface CliContext {
   err(text: string): void;
   /** Standard error, on which progress bars are drawn if it is a terminal. */
   terminal: NodeJS.WritableStream;
+  /** Asks a question of yes and no on a terminal; absent without one. */
+  confirm?: ((question: string) => Promise<boolean>) | undefined;
   /**
    * Returns a signal that aborts when the command receives SIGINT or SIGTERM; the first call disables the default exit.
    */

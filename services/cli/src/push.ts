@@ -27,6 +27,7 @@ interface SendOptions {
   ttl?: number;
   collapseKey?: string;
   schedule?: number;
+  activeWithin?: number;
   priority?: 'high' | 'normal';
   notification?: string;
   apns?: string;
@@ -46,6 +47,8 @@ export function addPushCommands(program: Command, context: CommandContext): void
   addListCommand(push, context);
   addOutcomesCommand(push, context);
 }
+
+const parseActiveWithin = createSecondsParser(LIMITS.activeSecondsMax);
 
 function addSendCommand(push: Command, { stack, output }: CommandContext): void {
   push
@@ -89,6 +92,7 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
     )
     .option('--content-available', 'wakes iOS apps in the background')
     .option('--mutable-content', "runs the iOS app's service extension")
+    .option('--active-within <time>', 'only subscribers seen since (1h, 30d)', parseActiveWithin)
     .option(
       '--idempotency-key <key>',
       'idempotency key: a repeat with the same key and options sends no second push',
@@ -218,6 +222,7 @@ function buildSendBody(options: SendOptions): string {
     time_to_live: options.ttl,
     collapse_key: options.collapseKey,
     schedule: options.schedule,
+    active_within: options.activeWithin,
     priority: options.priority,
     content_available: options.contentAvailable,
     mutable_content: options.mutableContent,

@@ -1,4 +1,8 @@
-import { MAX_PENDING_COUNTED, type WebhookDetails } from '@carillon/admin/webhooks';
+import {
+  MAX_PENDING_COUNTED,
+  type WebhookDetails,
+  type WebhookRequestView,
+} from '@carillon/admin/webhooks';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
 import type { Command } from 'commander';
@@ -41,6 +45,8 @@ export function addWebhookCommands(program: Command, context: CommandContext): v
     done: 'A test event is sent within seconds.',
     apply: 'requestTestEvent',
   });
+  addDeliveriesCommand(webhook, context);
+  addResendCommand(webhook, context);
   addReplayCommand(webhook, context);
   addChangeCommand(webhook, context, {
     name: 'off',
@@ -151,6 +157,42 @@ function addRotateCommand(parent: Command, { stack, output }: CommandContext): v
     .action(async (id: string, { app }: AppOption) => {
       const secret = await withAdmin(stack(), (admin) => admin.renewWebhookSecret(app, id));
       output.show({ id, secret }, [`Secret, shown only once: ${secret}`]);
+    });
+}
+
+function addDeliveriesCommand(parent: Command, { stack, output }: CommandContext): void {
+  parent
+    .command('deliveries')
+    .description('list the last hundred requests with their responses, the newest first')
+    .argument('<id>', 'id of the webhook')
+    .requiredOption('--app <id>', 'the app')
+    .action(async (id: string, { app }: AppOption) => {
+      const requests = await withAdmin(stack(), (admin) => admin.listWebhookRequests(app, id));
+      output.show(requests, requests.flatMap(formatRequest));
+    });
+}
+
+function formatRequest(request: WebhookRequestView): string[] {
+  const { id, at, status, error, milliseconds, bytes, attempt, resendOf, answer } = request;
+  const types = request.types.map(({ type, count }) => `${count} ${type}`).join(', ');
+  const tried = attempt === undefined || attempt === 1 ? '' : `  attempt ${attempt}`;
+  const repeats = resendOf === undefined ? '' : `  resend of ${resendOf}`;
+  return [
+    `${id}  ${at}  ${status ?? error}  ${milliseconds} ms  ${types} (${bytes} bytes)${tried}${repeats}`,
+    ...(answer ?? '').split('\n').flatMap((line) => (line === '' ? [] : [`  ${line}`])),
+  ];
+}
+
+function addResendCommand(parent: Command, { stack, output }: CommandContext): void {
+  parent
+    .command('resend')
+    .description('send the events of a request again, once; deliveries shows the response')
+    .argument('<id>', 'id of the webhook')
+    .argument('<request>', 'id of the request, as deliveries shows it')
+    .requiredOption('--app <id>', 'the app')
+    .action(async (id: string, request: string, { app }: AppOption) => {
+      await withAdmin(stack(), (admin) => admin.resendRequest(app, id, request));
+      output.show({ id, request }, ['The request is sent again within seconds.']);
     });
 }
 

@@ -91,7 +91,8 @@ describe('a file', () => {
       ...{ imported: 2, existing: 1, refused: 4 },
     });
     const since = new Date('2025-03-01T10:00:00Z');
-    const common = { app: APP, registeredAt: since, lastActiveAt: since };
+    const times = { registeredAt: since, lastActiveAt: since, importedAt: expect.any(Date) };
+    const common = { app: APP, ...times };
     const bundle = { environment: 'production', bundle: 'org.example' };
     expect(await devices().find().sort({ _id: 1 }).toArray()).toEqual([
       {
@@ -139,6 +140,7 @@ describe('a file', () => {
       ...{ _id: device.token, app: APP, platform: 'android', authDigest },
       registeredAt: new Date(1_700_000_000_000),
       lastActiveAt: new Date(1_700_000_100_000),
+      importedAt: expect.any(Date),
     });
     const topics = await database.db.collection('topics').find().sort({ _id: 1 }).toArray();
     expect(topics).toEqual([

@@ -31,7 +31,9 @@ interface Access {
 /** Of the admin API the tests name the paths of the same routes of the console. */
 const WAYS = ['a session', 'a token'] as const;
 
-/** In the payload of a push. */
+/** A request to a webhook. */
+const REQUEST = 'd'.repeat(24);
+/** In the payload of a push, and in the answer of a webhook's receiver. */
 const CANARY = 'payload-canary';
 const WEBHOOK = { url: 'https://receiver.example/hook', events: ['push.finished'] };
 
@@ -66,6 +68,13 @@ beforeAll(async () => {
   ids = { ...ids, token, push: sent.body.id, topic: 'news', redrive: redrive.body.id };
   ids = { ...ids, queueName: 'send', jobId: `send-${sent.body.id}-0` };
   ids = { ...ids, queueStatus: 'failed', schedulerId: 'reconcile' };
+  ids = { ...ids, request: REQUEST };
+  await store.webhookRequests.record(webhook.body.id, [
+    {
+      ...{ _id: REQUEST, webhook: webhook.body.id, at: new Date(), status: 200, milliseconds: 1 },
+      ...{ bytes: 2, events: [`${webhook.body.id}.test.1`], types: [], answer: CANARY },
+    },
+  ]);
   otherApp = (await owner.post('/api/apps', { account: other, name: 'app' })).body.id;
   access = {
     'a session': {
@@ -100,6 +109,11 @@ async function createTokens(owner: Browser, accounts: 'all' | string[]): Promise
   return Object.fromEntries(await Promise.all(created)) as Callers;
 }
 
+/** A POST may read, with an input that is too long for a query. */
+function isReading({ method, onlyReads }: ConsoleRoute): boolean {
+  return method === 'get' || onlyReads === true;
+}
+
 function pathOf({ path }: ConsoleRoute, of = ids): string {
   return `/api${path.replace(/:(\w+)/g, (_, name: string) => of[name] ?? `missing-${name}`)}`;
 }
@@ -107,7 +121,7 @@ function pathOf({ path }: ConsoleRoute, of = ids): string {
 function call(caller: Caller, route: ConsoleRoute, of = ids) {
   const hasBody = ['post', 'put', 'patch'].includes(route.method);
   // Valid for all routes, so that no check is hidden by an invalid input.
-  const named = { account: of.account, name: 'n', device: of.token };
+  const named = { account: of.account, name: 'n', device: of.token, recipients: [of.token] };
   const range = { from: 1, to: 2, filter: {} };
   const body = { ...named, ...WEBHOOK, ...range, role: 'viewer', accounts: [] };
   // The search needs a text; other routes ignore it.
@@ -119,7 +133,7 @@ function call(caller: Caller, route: ConsoleRoute, of = ids) {
 async function readAll() {
   const names = [
     ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
-    'operatorTokens',
+    ...['operatorTokens', 'webhook_requests'],
     ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks'],
   ];
   const collections = names.map((name) => started.db.collection(name));
@@ -131,12 +145,27 @@ async function readAll() {
 describe('every route', () => {
   test('that changes something has an action for the audit log, and is not for viewers', () => {
     expect(routes.length).toBeGreaterThan(10);
-    const changing = routes.filter(({ method }) => method !== 'get');
+    const changing = routes.filter((route) => !isReading(route));
     expect(changing.filter(({ audit, role }) => !audit || role === 'viewer')).toEqual([]);
     expect(routes.map((route) => pathOf(route)).filter((path) => path.includes('missing'))).toEqual(
       [],
     );
   });
+
+  test.each(WAYS)(
+    'of the answers of receivers shows them to operators only, by %s',
+    async (way) => {
+      const path = `/api/apps/${ids.app}/webhooks/${ids.id}/requests`;
+      for (const role of access[way].roles) {
+        const { body } = await access[way].callers[role].request('GET', path);
+        expect(body.items).toMatchObject([{ id: REQUEST, status: 200, milliseconds: 1 }]);
+        expect([role, body.items[0].answer]).toEqual([
+          role,
+          role === 'viewer' ? undefined : CANARY,
+        ]);
+      }
+    },
+  );
 
   test('of the audit log only reads it', () => {
     const ofAudit = routes.filter(({ path }) => path.startsWith('/audit'));
@@ -192,9 +221,10 @@ describe.each(WAYS)('with %s, every route', (way) => {
     expect(await readAll()).toEqual(before);
   });
 
-  test('that reads accepts its own role', async () => {
+  test('that reads accepts its own role, and changes nothing', async () => {
     const { routes, callers } = access[way];
-    for (const route of routes.filter(({ method }) => method === 'get')) {
+    const before = await readAll();
+    for (const route of routes.filter(isReading)) {
       const { status, body } = await call(callers[route.role], route);
       expect([route.path, status]).toEqual([route.path, 200]);
       // Payloads are hidden from viewers, and secrets from all.
@@ -202,6 +232,7 @@ describe.each(WAYS)('with %s, every route', (way) => {
       expect([route.path, showsPayload]).toEqual([route.path, route.path.endsWith('/payload')]);
       if (showsPayload) expect(hasRole('viewer', route.role)).toBe(false);
     }
+    expect(await readAll()).toEqual(before);
   });
 
   test('shows and changes nothing of another account', async () => {

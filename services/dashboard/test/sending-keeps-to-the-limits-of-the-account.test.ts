@@ -81,6 +81,59 @@ describe('a test push', () => {
   });
 });
 
+describe('a push of the composer', () => {
+  const countPushes = () => started.db.collection('pushes').countDocuments({ app: app as never });
+  const sendWith = (key: string, body: object) =>
+    owner.post(`/api/apps/${app}/pushes`, body, { 'idempotency-key': key });
+
+  test('is sent once for its idempotency key, and another body with the key is refused', async () => {
+    const body = { to: [token, 'f'.repeat(22)], data: { n: 1 } };
+    const before = await countPushes();
+    const [first, second] = await Promise.all([sendWith('k1', body), sendWith('k1', body)]);
+    const answers = [first, second, await sendWith('k1', body)].filter(
+      // One that comes while the other is being stored is told to try again.
+      ({ status }) => status !== 503,
+    );
+    expect(answers.length).toBeGreaterThan(1);
+    for (const one of answers) expect(one.body).toEqual(answers[0]?.body);
+    expect(answers[0]?.body.info).toEqual({ devices: 1, failed: ['f'.repeat(22)] });
+    const changed = await sendWith('k1', { ...body, data: { n: 2 } });
+    expect([changed.status, changed.body.code]).toEqual([400, 'INVALID_PARAM']);
+    expect(await countPushes()).toBe(before + 1);
+    expect((await sendWith('k2', body)).body.id).not.toBe(answers[0]?.body.id);
+    expect(await countPushes()).toBe(before + 2);
+  });
+
+  test('has its devices counted, and what reaches none named, before it is sent', async () => {
+    const { store } = started;
+    const count = async (...recipients: string[]) =>
+      (await owner.post(`/api/apps/${app}/audience`, { recipients })).body;
+    const other = await store.devices.register(app, 'ios');
+    await store.subscriptions.subscribe(app, { token, platform: 'android' }, ['news', 'sports']);
+    const all = { unknown: [], unknownCount: 0 };
+    expect(await count(token)).toEqual({ devices: 1, isAtMost: false, ...all });
+    expect(await count(token, other.token)).toEqual({ devices: 2, isAtMost: false, ...all });
+    expect(await count('/topics/news')).toEqual({ devices: 1, isAtMost: false, ...all });
+    const overlapping = { devices: 2, isAtMost: true, ...all };
+    expect(await count('/topics/news', '/topics/sports')).toEqual(overlapping);
+    expect(await count('/topics/news', token)).toEqual(overlapping);
+    const unknown = ['/topics/none', ...Array.from({ length: 30 }, (_, n) => `unknown${n}`)];
+    expect(await count(...unknown, token)).toEqual({
+      ...{ devices: 1, isAtMost: false },
+      ...{ unknown: unknown.slice(0, 20), unknownCount: 31 },
+    });
+    const wrong = await owner.post(`/api/apps/${app}/audience`, {
+      recipients: ['/topics/a b'],
+    });
+    expect([wrong.status, wrong.body.parameter]).toEqual([400, 'to']);
+    const foreign = (await owner.post('/api/apps', { account, name: 'other' })).body.id;
+    const elsewhere = await owner.post(`/api/apps/${foreign}/audience`, {
+      recipients: [token],
+    });
+    expect(elsewhere.body).toMatchObject({ devices: 0, unknown: [token] });
+  });
+});
+
 test('the session contains the address of the API', async () => {
   expect((await owner.get('/api/session')).body.apiUrl).toBe('https://push.example.com');
 });

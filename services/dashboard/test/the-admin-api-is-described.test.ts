@@ -1,4 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
+import { newRequestId } from '@carillon/core/ids';
 import { boxKeyOf } from '@carillon/core/sealed-box';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createConsoleRoutes } from '../src/console.ts';
@@ -92,7 +93,14 @@ async function createObjects(path: string): Promise<Record<string, string>> {
     (await owner.post(`/api/apps/${app}/${kind}`, body)).body.id;
   const id = await (path.includes('/keys') ? ofApp('keys', {}) : ofApp('webhooks', hook));
   const redrive = path.includes('{redrive}') ? await ofApp('redrives', { filter: {} }) : '';
-  return { account, app, push, id, redrive, token, device: token, topic: 'news' };
+  const request = newRequestId(Date.now());
+  await started.store.webhookRequests.record(id, [
+    {
+      ...{ _id: request, webhook: id, at: new Date(), status: 200, milliseconds: 1, bytes: 2 },
+      ...{ events: [`${id}.test.1`], types: [{ type: 'test', count: 1 }] },
+    },
+  ]);
+  return { account, app, push, id, request, redrive, token, device: token, topic: 'news' };
 }
 
 test('every public route is described, with a summary and a name of its own, and nothing else', () => {

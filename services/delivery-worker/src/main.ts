@@ -1,7 +1,7 @@
 import { createAccept } from '@carillon/accept/admit-push';
 import { createDispatcher } from '@carillon/presence/dispatcher';
 import { type Figures, startFigures } from '@carillon/presence/figures-writer';
-import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { createPresenceReader, type PresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence } from '@carillon/presence/presence-server';
 import { createRateCounter, type RateCounter } from '@carillon/presence/rate-counter';
 import { pingRedis } from '@carillon/presence/redis';
@@ -62,7 +62,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
     onError,
     observeLatencies: latencies.observeMilliseconds,
   };
-  const processors = await createProcessors(context, env, delivery, rateCounter);
+  const processors = await createProcessors(context, env, delivery, { rateCounter, ...gateways });
   const redis = queueRedis(env);
   const workers = startWorkers({ redis, onError }, processors, env.QUEUES, env.CONCURRENCY);
   release('workers', async () => {
@@ -133,14 +133,14 @@ async function createProcessors(
   context: ServiceContext,
   env: Environment,
   delivery: DeliveryResources,
-  rateCounter: RateCounter,
+  { rateCounter, presenceReader }: { rateCounter: RateCounter; presenceReader: PresenceReader },
 ): Promise<Processors> {
   const { store, producers, getAppSettings, tracer, retentionMs, isStopping, onError } = delivery;
   const reportToWebhook = await context.waitFor('MongoDB', () =>
     openWebhooks(env, context, store, isStopping),
   );
   const maxOpenBatches = env.OPEN_BATCHES_PER_PUSH;
-  const fanOut = { store, producers, getAppSettings, tracer, maxOpenBatches };
+  const fanOut = { store, producers, getAppSettings, presenceReader, tracer, maxOpenBatches };
   const redriving = {
     ...{ store, producers, isStopping, onError },
     accept: createAccept(store, producers, rateCounter),

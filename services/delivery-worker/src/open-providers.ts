@@ -4,6 +4,7 @@ import type { AllowedPushHosts } from '@carillon/core/web-push-endpoint';
 import type { Figures } from '@carillon/presence/figures-writer';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
+import { createAcceptedRecorder } from './deliver/accepted-devices.ts';
 import type { GetAppSettings } from './deliver/app-settings.ts';
 import type { DeliverByChannel } from './deliver/channel.ts';
 import { type AttemptResult, createDeliverByProvider } from './deliver/deliver-by-provider.ts';
@@ -19,7 +20,7 @@ export interface ProviderSettings {
 }
 
 type ProviderContext = Pick<ServiceContext, 'log' | 'metrics' | 'release'> & {
-  store: Pick<Store, 'credentials' | 'devices' | 'clock'>;
+  store: Pick<Store, 'apps' | 'credentials' | 'devices' | 'clock'>;
   figures: Pick<Figures, 'reportCircuits'>;
   getAppSettings: GetAppSettings;
   onError(error: unknown): void;
@@ -38,6 +39,8 @@ export function openProviders(
   const { store, getAppSettings, release, onError } = context;
   const report = createAttemptReporter(context);
   const loaders = createLoaders(env);
+  const accepted = createAcceptedRecorder(store, onError);
+  release('accepted devices', accepted.stop);
   const clientPools: Partial<Record<ProviderChannelName, ProviderClientPool>> = {};
   exposeCircuits(context.metrics, clientPools);
   context.figures.reportCircuits(function* () {
@@ -63,6 +66,7 @@ export function openProviders(
       store,
       getAppSettings,
       report: reportAttempt,
+      recordAccepted: accepted.record,
     };
     return [name, createDeliverByProvider(delivery)] as const;
   });

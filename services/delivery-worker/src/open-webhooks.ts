@@ -45,6 +45,7 @@ export async function openWebhooks(
       requestsCounter.add(1, { result });
       if (events > 0) eventsCounter.add(events);
     },
+    onUnrecorded: (err: unknown) => log.warn({ err }, 'requests of a webhook were not recorded'),
   };
   return async (webhook) => {
     const startedAt = performance.now();

@@ -142,6 +142,12 @@ async function authenticateDevice(
       await resultWithin(devices.markConnected(token), LOOKUP_TIMEOUT_MS, undefined).catch(
         () => undefined,
       );
+    // A prune may have deleted it before that write (store/prune-devices). It is read again, or accepted if that fails.
+    if (device.isIdle) {
+      const again = devices.findForConnect(token);
+      if (!hasCredentials(await resultWithin(again, LOOKUP_TIMEOUT_MS, device)))
+        return rejectCredentials(CONNACK.notAuthorized);
+    }
     return { isAuthenticated: true, request, device };
   } catch {
     if (isSigned) return { isAuthenticated: true, request, device: undefined };

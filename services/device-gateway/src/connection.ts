@@ -14,6 +14,12 @@ const MAX_REMEMBERED_COLLAPSE_KEYS = 32;
 /** Maximum bytes buffered in the socket with which a further push is written to it. */
 const MAX_BUFFERED_BYTES = 64 * 1_024;
 
+/**
+ * Time after which a connected device is recorded as seen again. A gateway that is killed records no end of its connections: its
+ * devices were seen so long ago at most.
+ */
+const SEEN_INTERVAL_MS = 6 * 3_600_000;
+
 /** List that all connections with nothing in flight share; never modified. */
 const NONE_IN_FLIGHT: readonly InFlightPublish[] = [];
 const NO_REPLIES: readonly PendingReply[] = [];
@@ -71,6 +77,8 @@ export class Connection {
   /** End of the device, by MongoDB's clock. */
   #expiresAt: Date | undefined;
   #lastPacketAt = this.connectedAt;
+  /** When the device was last recorded as seen. */
+  #seenAt = this.connectedAt;
   /** Time since which the socket has buffered bytes without a PUBACK; 0 if it has none. */
   #writeBlockedSince = 0;
   /** Packets of the last second other than expected PUBACKs. */
@@ -257,8 +265,13 @@ export class Connection {
   }
 
   /** Records that the device has sent a packet, for its keepalive. */
-  recordPacket(): void {
-    this.#lastPacketAt = performance.now();
+  /** Records that the device has sent a packet. Returns whether it is due to be recorded as seen. */
+  recordPacket(): boolean {
+    const now = performance.now();
+    this.#lastPacketAt = now;
+    if (now - this.#seenAt < SEEN_INTERVAL_MS) return false;
+    this.#seenAt = now;
+    return true;
   }
 
   isSilent(now: number): boolean {

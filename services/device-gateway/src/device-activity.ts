@@ -17,7 +17,7 @@ type LastSeen = [token: string, at: number];
 
 export type LastSeenRecorder = ReturnType<typeof createLastSeenRecorder>;
 
-/** Collects connects and disconnects and publishes them once a second, for `last_active`. */
+/** Collects when devices were seen, at connects, at disconnects and some hours apart between them, and publishes them once a second, for `last_active`. */
 export function createLastSeenRecorder(
   producers: Pick<Producers, 'publishPresence'>,
   clock: Pick<Store['clock'], 'now'>,

@@ -3,7 +3,7 @@ import { type AuthContext, authenticate } from './authenticate.ts';
 import { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { ProxyDetector } from './detect-proxy.ts';
-import type { IosAppRecorder } from './device-activity.ts';
+import type { IosAppRecorder, LastSeenRecorder } from './device-activity.ts';
 import {
   CONNACK,
   encodeConnack,
@@ -37,6 +37,7 @@ interface PacketContext {
   receipts: Pick<Receipts, 'record'>;
   inboxReplay: Pick<InboxReplay, 'checkInbox'>;
   metrics: Pick<GatewayMetrics, 'countAck'>;
+  lastSeen: Pick<LastSeenRecorder, 'record'>;
 }
 
 /** The parts of the gateway that a session uses. */
@@ -194,7 +195,7 @@ function isSinglePuback(bytes: Buffer): boolean {
  * @throws ProtocolError when the packet is malformed, not allowed, or above the packet rate
  */
 function handlePacket(context: PacketContext, connection: Connection, frame: Buffer): void {
-  connection.recordPacket();
+  if (connection.recordPacket()) context.lastSeen.record(connection.token);
   switch (frame[0]) {
     case FIRST_BYTE.puback:
       handlePuback(context, connection, frame);

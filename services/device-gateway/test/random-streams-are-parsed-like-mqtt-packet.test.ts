@@ -137,6 +137,7 @@ async function runStream(chunks: readonly Buffer[]): Promise<Trace> {
       proxyDetector: NO_PROXY_DETECTOR,
       authKeys: AUTH_KEYS,
       iosApps: { record: () => undefined },
+      lastSeen: { record: () => undefined },
       inboxReplay: { checkInbox: async () => undefined, replay: () => undefined },
       devices: {
         findForConnect(token) {

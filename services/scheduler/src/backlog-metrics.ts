@@ -1,3 +1,5 @@
+import type { Redis } from '@carillon/presence/redis';
+import { readMemory, usedShare } from '@carillon/presence/redis-memory';
 import type { createUnservedQueues } from '@carillon/queue/unserved-queues';
 import { type ChannelBacklog, measureChannels } from '@carillon/reports/backlog';
 import { createReports } from '@carillon/reports/reports';
@@ -63,6 +65,20 @@ export function exportBacklog(
     })),
   );
   return { channels: readChannels, apps: readApps };
+}
+
+/** Exports how full the Redis of the queues is. While it is unavailable the value is absent. */
+export function exportRedisMemory(
+  metrics: Metrics,
+  redis: Redis,
+  onError: (error: unknown) => void,
+): void {
+  const read = createCache(() => readMemory(redis), onError);
+  metrics.createGauge('carillon_redis_memory_used_ratio', async () => {
+    const servers = await read();
+    if (servers === undefined) return [];
+    return [{ labels: {}, value: Math.max(0, ...servers.map(usedShare)) }];
+  });
 }
 
 /** Keeps a result, or that there was none, for 5 s after its read has ended; calls during the read share it. */

@@ -1,23 +1,27 @@
 import { startFigures } from '@carillon/presence/figures-writer';
-import { pingRedis } from '@carillon/presence/redis';
+import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectPresence } from '@carillon/presence/presence-server';
+import { connectRedis, pingRedis } from '@carillon/presence/redis';
 import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { startTicks, type Task, type Ticks } from '@carillon/queue/ticks';
 import { createUnservedQueues } from '@carillon/queue/unserved-queues';
 import { createWorker, type QueueWorker } from '@carillon/queue/workers';
-import { queueRedis } from '@carillon/runtime/env';
+import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import type { WatchedLoop } from '@carillon/runtime/progress';
 import { runService } from '@carillon/runtime/service';
 import { connectStore, type Store } from '@carillon/store/store';
 import { createWebhookStore } from '@carillon/webhooks/webhook-store';
-import { exportBacklog } from './backlog-metrics.ts';
+import { exportBacklog, exportRedisMemory } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
 import { environment } from './environment.ts';
+import { exportIdleDevices } from './idle-devices.ts';
+import { createPrune } from './prune.ts';
 import { reconcile } from './reconcile.ts';
 import { createWebhookTick, exportWebhooks } from './webhooks.ts';
 
 /** Interval of each task. */
-const TICK_INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
+const TICK_INTERVALS_MS = { reconcile: 1_000, clean: 5_000, prune: 5_000 };
 /** A check for due pushes that takes long must not delay the next one. */
 const MAX_CONCURRENT_CHECKS = 2;
 
@@ -45,12 +49,24 @@ await runService(
     const { listActiveApps } = figures;
     const backlog = { store, unservedQueues, listActiveApps, onError };
     figures.reportBacklog(exportBacklog(metrics, backlog));
+    const queueConnection = await connectRedis(queueRedis(env));
+    release('queue', () => queueConnection.disconnect());
+    exportRedisMemory(metrics, queueConnection, onError);
 
     const webhookStore = createWebhookStore(store);
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');
     exportWebhooks(metrics, webhookStore);
     const clean = createClean(store, webhookStore, producers);
     const tickWebhooks = createWebhookTick(store.knownWebhooks, webhookStore, producers);
+    const presence = await connectPresence(presenceRedis(env));
+    release('presence', presence.close);
+    const { areOnline } = createPresenceReader(presence);
+    const prune = createPrune(store, producers, areOnline, (pruned) => log.info(pruned, 'prune'));
+    const countIdle = exportIdleDevices(metrics, store);
+    async function pruneAndCount(): Promise<Record<string, number>> {
+      await countIdle();
+      return prune();
+    }
     async function tick(): Promise<Record<string, number>> {
       const [found, webhooks] = await Promise.all([
         reconcile(store, producers, tracer),
@@ -76,7 +92,7 @@ await runService(
     );
     release('worker', worker.stop);
     const ticks = startTicks(settings, TICK_INTERVALS_MS, (task) =>
-      runTask(task, task === 'clean' ? clean : tick),
+      runTask(task, { clean, prune: pruneAndCount, reconcile: tick }[task]),
     );
     release('ticks', ticks.stop);
     watchLoops(watch, { store, producers, worker, ticks });

@@ -13,7 +13,7 @@ const WEBHOOKS_PER_TICK = 500;
  * @returns the number of jobs that the tick has added
  */
 export function createWebhookTick(
-  knownWebhooks: Pick<KnownWebhooks, 'listReady' | 'listTested'>,
+  knownWebhooks: Pick<KnownWebhooks, 'listReady' | 'listRequested'>,
   { outbox }: Pick<WebhookStore, 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
 ): () => Promise<number> {
@@ -30,11 +30,11 @@ export function createWebhookTick(
   return async () => {
     const next = takeNext();
     const due = new Set(await outbox.filterDue(next.map(({ _id }) => _id)));
-    const tested = knownWebhooks.listTested();
-    const isTested = new Set(tested.map(({ _id }) => _id));
-    const found = next.filter(({ _id }) => due.has(_id) && !isTested.has(_id));
-    await Promise.all([...found, ...tested].map(producers.reportToWebhook));
-    return found.length + tested.length;
+    const requested = knownWebhooks.listRequested();
+    const isRequested = new Set(requested.map(({ _id }) => _id));
+    const found = next.filter(({ _id }) => due.has(_id) && !isRequested.has(_id));
+    await Promise.all([...found, ...requested].map(producers.reportToWebhook));
+    return found.length + requested.length;
   };
 }
 

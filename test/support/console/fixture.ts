@@ -35,8 +35,9 @@ export async function openConsole() {
       await createTopicCalls(() => tenant).subscribe(device.token, [TOPIC]);
       const push = await sendWithFailure(fixture, tenant, device);
       const { app } = tenant;
-      const { status } = await tenant.api('POST', '/webhooks', { url: RECEIVER });
+      const { status, json } = await tenant.api('POST', '/webhooks', { url: RECEIVER });
       if (status !== 200) throw new Error(`adding a webhook: ${status}`);
+      await recordRequest(fixture, String((json.webhook as { id: string }).id));
       return { tenant, ids: { app, push, token: device.token, topic: TOPIC } };
     },
     async close(): Promise<void> {
@@ -45,6 +46,24 @@ export async function openConsole() {
       await fixture.close();
     },
   };
+}
+
+/** Records a request to a webhook, as if a receiver had answered. */
+async function recordRequest({ store }: ProviderFixture, webhook: string): Promise<void> {
+  await store.webhookRequests.record(webhook, [
+    {
+      ...{
+        _id: 'f'.repeat(24),
+        webhook,
+        at: new Date(),
+        status: 404,
+        milliseconds: 12,
+        bytes: 120,
+      },
+      ...{ events: [`${webhook}.test.1`], types: [{ type: 'test', count: 1 }] },
+      answer: `<h1>Not found</h1>\n${'no such path '.repeat(60)}`,
+    },
+  ]);
 }
 
 /** Sends a push that is delivered to a device, and refused for an iPhone. */

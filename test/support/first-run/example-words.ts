@@ -1,6 +1,7 @@
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { newRequestId } from '../../../packages/core/src/ids.ts';
 import { withStore } from '../api/tenants.ts';
 import { runCarillonJson } from '../carillon.ts';
 import { registerDevice } from '../register-device.ts';
@@ -47,6 +48,19 @@ const WORDS: Record<string, (app: ExampleApp) => string | Promise<string>> = {
     type Added = { webhook: { id: string } };
     return (await runCarillonJson<Added>(home, 'webhook', 'add', ...args)).webhook.id;
   },
+  // Of the webhook before it.
+  REQUEST: ({ dev }) =>
+    withStore({ dev }, async ({ webhooks, webhookRequests }) => {
+      const [webhook] = await webhooks.list(dev.app);
+      const [request, id] = [newRequestId(Date.now()), webhook?._id ?? ''];
+      await webhookRequests.record(id, [
+        {
+          ...{ _id: request, webhook: id, at: new Date(), status: 200, milliseconds: 1, bytes: 2 },
+          ...{ events: [`${id}.test.1`], types: [{ type: 'test', count: 1 }] },
+        },
+      ]);
+      return request;
+    }),
   'AuthKey_ABCDE12345.p8': ({ folder }) => {
     const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const key = privateKey.export({ format: 'pem', type: 'pkcs8' });

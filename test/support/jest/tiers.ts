@@ -81,6 +81,7 @@ const LONG_SIDE_BY_SIDE = [
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
 const FAULTS = [
   'test/faults/full-disk-of-a-server-loses-no-push.test.ts',
+  'test/faults/idle-devices-are-pruned.test.ts',
   'test/faults/invalid-job-is-refused.test.ts',
   'test/faults/job-that-runs-again-changes-nothing.test.ts',
   'test/faults/repeated-requests-end-an-overload.test.ts',
@@ -103,6 +104,7 @@ const FAULTS = [
 /** Tests that take minutes and hardly any CPU: they wait for alerts, or through an outage. */
 const WAITING_SIDE_BY_SIDE = [
   'test/operators/alerts-fire-and-stop.test.ts',
+  'test/operators/doctor-tells-slow-from-unreachable.test.ts',
   'test/operators/outage-restarts-nothing.test.ts',
 ];
 

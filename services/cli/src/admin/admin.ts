@@ -15,7 +15,7 @@ import type { Page, PageQuery } from '@carillon/admin/page';
 import type { getPushOutcomes, getRecipientOutcome, PushView } from '@carillon/admin/pushes';
 import type { FailureSelection, RedriveView } from '@carillon/admin/redrives';
 import type { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
-import type { WebhookDetails } from '@carillon/admin/webhooks';
+import type { WebhookDetails, WebhookRequestView } from '@carillon/admin/webhooks';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
 import type { WebhookEvent } from '@carillon/core/webhooks';
 import type { PushQuery } from '@carillon/reports/push-search';
@@ -86,6 +86,8 @@ export interface Admin {
   listWebhookDetails(app: string): Promise<WebhookDetails[]>;
   renewWebhookSecret(app: string, id: string): Promise<string>;
   requestTestEvent(app: string, id: string): Promise<void>;
+  listWebhookRequests(app: string, id: string): Promise<WebhookRequestView[]>;
+  resendRequest(app: string, id: string, request: string): Promise<void>;
   replayPushes(
     app: string,
     id: string,

@@ -113,6 +113,10 @@ function webhookMethods({ send, get }: ConsoleClient) {
     renewWebhookSecret: async (app, id) =>
       (await send('POST', `${pathOf(app, id)}/rotate`, responses.createdSecret)).secret,
     requestTestEvent: (app, id) => act(app, id, 'test'),
+    listWebhookRequests: async (app, id) =>
+      (await get(`${pathOf(app, id)}/requests`, responses.webhookRequests)).items,
+    resendRequest: (app, id, request) =>
+      act(app, id, `requests/${encodeURIComponent(request)}/resend`),
     async replayPushes(app, id, { fromMs: from, toMs: to }) {
       let pushes = 0;
       let after: string | undefined;

@@ -6,7 +6,7 @@ import type { FailureView } from '@carillon/admin/failures';
 import type { KeyView } from '@carillon/admin/keys';
 import { type getRecipientOutcome, toPushView } from '@carillon/admin/pushes';
 import type { RedriveView } from '@carillon/admin/redrives';
-import type { WebhookDetails } from '@carillon/admin/webhooks';
+import type { WebhookDetails, WebhookRequestView } from '@carillon/admin/webhooks';
 import { PUSH_STATES } from '@carillon/core/batch';
 import {
   CHANNELS,
@@ -65,6 +65,7 @@ export const app: z.ZodType<AppView & { warning?: string }> = z.object({
   fcmNotification: flag,
   bundleIds: z.array(text),
   webHosts: z.array(text),
+  pruneAfterDays: count.nullable(),
   paused: flag,
   createdAt: isoTime,
   warning: text.exactOptional(),
@@ -122,6 +123,20 @@ const webhookFields = z.object({
 export const webhook: z.ZodType<WebhookView> = webhookFields;
 export const webhooks: z.ZodType<{ items: WebhookDetails[] }> = z.object({
   items: z.array(webhookFields.extend({ pending: count })),
+});
+export const webhookRequests: z.ZodType<{ items: WebhookRequestView[] }> = z.object({
+  items: z.array(
+    z.object({
+      ...{ id: text, at: text },
+      status: count.exactOptional(),
+      error: text.exactOptional(),
+      ...{ milliseconds: count, events: count, types: z.array(z.object({ type: text, count })) },
+      bytes: count,
+      attempt: count.exactOptional(),
+      resendOf: text.exactOptional(),
+      answer: text.exactOptional(),
+    }),
+  ),
 });
 export const createdWebhook = z.object({ webhook, secret: text });
 

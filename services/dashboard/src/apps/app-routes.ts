@@ -9,6 +9,7 @@ import {
   updateAppSettings,
 } from '@carillon/admin/apps';
 import { withFcmWarning } from '@carillon/admin/fcm-use';
+import { LIMITS } from '@carillon/core/limits';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { AppSettings } from '@carillon/store/apps';
 import type { Store } from '@carillon/store/store';
@@ -40,6 +41,13 @@ const settingsFields = z.object({
   fcmNotification: z.boolean().optional(),
   bundleIds: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
   webHosts: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
+  pruneAfterDays: z
+    .number()
+    .int()
+    .min(LIMITS.pruneDaysMin)
+    .max(LIMITS.pruneDaysMax)
+    .nullable()
+    .optional(),
   paused: z.boolean().optional(),
 });
 
@@ -129,7 +137,7 @@ function toAppBody({ createdAt, ...app }: AppView) {
 
 function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
   const { name, payloadLimit, dataString, registration, registrationsPerHour } = settings;
-  const { fcmFallback, fcmNotification, bundleIds, webHosts } = settings;
+  const { fcmFallback, fcmNotification, bundleIds, webHosts, pruneAfterDays } = settings;
   return {
     ...(name !== undefined && { name }),
     ...(payloadLimit !== undefined && { payloadLimit }),
@@ -140,6 +148,7 @@ function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
     ...(fcmNotification !== undefined && { fcmNotification }),
     ...(bundleIds !== undefined && { bundleIds: unique(bundleIds.map(normalizeBundleId)) }),
     ...(webHosts !== undefined && { webHosts: unique(webHosts.map(normalizeWebHost)) }),
+    ...(pruneAfterDays !== undefined && { pruneAfterDays }),
   };
 }
 

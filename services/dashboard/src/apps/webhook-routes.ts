@@ -2,11 +2,13 @@ import {
   changeWebhook,
   createWebhook,
   listWebhookDetails,
+  listWebhookRequests,
   MAX_PENDING_COUNTED,
   removeWebhook,
   renewWebhookSecret,
   replayPushes,
   requestTestEvent,
+  resendRequest,
   turnWebhookOff,
   turnWebhookOn,
 } from '@carillon/admin/webhooks';
@@ -17,7 +19,7 @@ import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
 import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
-import { defineRoute } from '../http/route.ts';
+import { defineRoute, hasRole } from '../http/route.ts';
 import { time } from '../inputs.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
@@ -54,7 +56,7 @@ const replayFields = ofWebhook
  * else; of an address only the host is returned, because the rest often holds a secret.
  */
 export function webhookRoutes(
-  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
+  store: Pick<Store, 'apps'> & WebhookStore,
   producers: Pick<Producers, 'reportToWebhook'>,
 ) {
   const account = createAccountOfApp(store);
@@ -117,6 +119,7 @@ export function webhookRoutes(
     }),
     ...stateRoutes(store),
     ...eventRoutes(store, producers),
+    ...requestRoutes(store, producers),
   ];
 }
 
@@ -191,6 +194,48 @@ function eventRoutes(
         replayPushes(store, app, id, {
           ...{ fromMs: from.getTime(), toMs: to.getTime(), after, maxMs: REPLAY_MS },
         }),
+    }),
+  ];
+}
+
+/** Returns the routes of the requests that were sent to a webhook. */
+function requestRoutes(
+  store: Pick<Store, 'apps'> & WebhookStore,
+  producers: Pick<Producers, 'reportToWebhook'>,
+) {
+  const account = createAccountOfApp(store);
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/webhooks/:id/requests',
+      isPublic: true,
+      role: 'viewer',
+      account,
+      input: ofWebhook,
+      async handle({ input: { app, id }, operator }) {
+        const requests = await listWebhookRequests(store, app, id);
+        // An answer may hold secrets of the receiver, or repeat the events.
+        const mayReadAnswers = hasRole(operator.role, 'operator');
+        const items = requests.map(({ answer, ...request }) => ({
+          ...request,
+          ...(mayReadAnswers && answer !== undefined && { answer }),
+        }));
+        return { items };
+      },
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks/:id/requests/:request/resend',
+      isPublic: true,
+      role: 'operator',
+      account,
+      input: ofWebhook.extend({ request: objectId }),
+      audit: 'webhook.resend',
+      async handle({ input: { app, id, request } }) {
+        await resendRequest(store, app, id, request);
+        // Only a hint: the scheduler adds the job too.
+        void producers.reportToWebhook({ _id: id, app });
+      },
     }),
   ];
 }

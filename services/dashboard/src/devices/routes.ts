@@ -1,5 +1,6 @@
 import { getDeviceDetails, listDevicePushes, requireDevice } from '@carillon/admin/device-details';
 import { listDevices } from '@carillon/admin/devices';
+import { countIdleDevices } from '@carillon/admin/idle-devices';
 import { getTopic, listSubscribers, listTopics } from '@carillon/admin/topics';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
@@ -52,6 +53,14 @@ function readRoutes(
         }));
         return { items: devices, ...(next !== undefined && { next }) };
       },
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/idle-devices',
+      role: 'viewer',
+      input: z.object({ app: objectId }),
+      account: ({ app }) => accountOf.app(app),
+      handle: ({ input: { app } }) => countIdleDevices(store, app),
     }),
     defineRoute({
       method: 'get',

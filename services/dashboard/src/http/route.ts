@@ -26,6 +26,8 @@ export interface ConsoleRequest<Input> {
   input: Input;
   /** The body as it was received, for fields that must be stored unchanged; empty without one. */
   bodyText: string;
+  /** Value of the header `Idempotency-Key`; undefined without one. */
+  idempotencyKey?: string | undefined;
   operator: SessionOperator;
   requestId: string;
 }
@@ -57,8 +59,10 @@ export interface ConsoleRoute<
    * means not found, which has the same response as another account's object.
    */
   account: 'installation' | 'any' | AccountOfInput<Input>['accountOf'];
-  /** Action in the audit log, such as `push.send`. Every route but GET has one; a GET may have one. */
+  /** Action in the audit log, such as `push.send`. Every route that changes something has one; others may have one. */
   audit?: string;
+  /** True for a POST that changes nothing: its input is too long for a query. */
+  onlyReads?: true;
   /** Returns facts for the audit entry besides the ids in the path: never secrets, payloads or tokens. */
   auditFacts?(input: Input): Record<string, string | number | boolean>;
   /** The route is part of the admin API: it is also under /api/v1, for operator tokens. It has a JSON response. */

@@ -138,7 +138,8 @@ function handleRoute(
     const input = route.input.parse(fields);
     const account = await findAccount(route, operator, input);
     const { requestId } = facts;
-    const handle = () => route.handle({ input, bodyText, operator, requestId });
+    const idempotencyKey = request.get('idempotency-key');
+    const handle = () => route.handle({ input, bodyText, idempotencyKey, operator, requestId });
     const { audit } = route;
     const about = { input, account, requestId };
     const result =

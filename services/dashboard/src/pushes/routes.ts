@@ -1,6 +1,8 @@
+import { parseIdempotencyKey, replayIdempotent } from '@carillon/accept/accept-push';
 import type { Accept } from '@carillon/accept/admit-push';
+import { countAudience } from '@carillon/accept/count-audience';
 import { deletePush } from '@carillon/accept/delete-push';
-import { parsePush } from '@carillon/accept/parse-push';
+import { parsePush, parseRecipients, parseTokens } from '@carillon/accept/parse-push';
 import { findAnything } from '@carillon/admin/find-anything';
 import {
   getPushDetails,
@@ -142,8 +144,19 @@ function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf
       account: ({ app }) => accountOf.app(app),
       audit: 'push.send',
       bodyLimit: PUSH_BODY_BYTES,
-      handle: ({ input: { app, ...value }, bodyText: text, operator }) =>
-        send(store, accept, { app, operator: operator.name }, { value, text }),
+      handle: ({ input: { app, ...value }, bodyText: text, idempotencyKey, operator }) =>
+        send(store, accept, { app, operator: operator.name, idempotencyKey }, { value, text }),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/audience',
+      role: 'operator',
+      input: z.object({ app: objectId, recipients: z.array(z.string()) }),
+      account: ({ app }) => accountOf.app(app),
+      onlyReads: true,
+      bodyLimit: PUSH_BODY_BYTES,
+      handle: async ({ input: { app, recipients: to } }) =>
+        countAudience(store, app, await parseRecipients({ value: { to } })),
     }),
     defineRoute({
       method: 'post',
@@ -157,15 +170,22 @@ function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf
   ];
 }
 
-/** Accepts the body of the API's POST /push. */
+/** Accepts the body of the API's POST /push, with its header `Idempotency-Key`. */
 async function send(
-  store: Pick<Store, 'apps' | 'clock'>,
+  store: Pick<Store, 'apps' | 'clock' | 'pushes'>,
   accept: Accept,
-  { app, operator }: { app: string; operator: string },
+  {
+    app,
+    operator,
+    idempotencyKey,
+  }: { app: string; operator: string; idempotencyKey: string | undefined },
   body: Parameters<typeof parsePush>[0],
 ): ReturnType<Accept> {
   const settings = await store.apps.find(app);
   if (settings === undefined) throw notFound();
+  const idempotency = parseIdempotencyKey(idempotencyKey, body.text);
+  const repeated = await replayIdempotent(store, app, idempotency, () => parseTokens(body));
+  if (repeated !== undefined) return repeated;
   const request = await parsePush(body, settings, store.clock.now());
-  return accept(app, request, { by: { operator } });
+  return accept(app, request, { by: { operator }, idempotency });
 }

@@ -78,6 +78,8 @@ const webhooks = describeAll('Webhooks', {
   'delete /apps/:app/webhooks/:id': 'Remove a webhook',
   'post /apps/:app/webhooks/:id/test': 'Send a test event',
   'post /apps/:app/webhooks/:id/replay': ['Send the events of an interval again', RANGE],
+  'get /apps/:app/webhooks/:id/requests': 'List the last requests to a webhook',
+  'post /apps/:app/webhooks/:id/requests/:request/resend': 'Send a request again',
 });
 
 const deliveries = describeAll('Deliveries', {

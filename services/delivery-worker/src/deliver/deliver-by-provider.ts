@@ -45,6 +45,7 @@ export interface ProviderResources {
   getAppSettings: GetAppSettings;
   /** Called with the result of each attempt, for the metrics and the log. */
   report(push: string, result: AttemptResult): void;
+  recordAccepted(app: string, token: string): void;
 }
 
 /** What an attempt means: `refused` is a refusal that concerns the credential, and not only its recipient. */
@@ -391,6 +392,7 @@ function applyAttempt(
     upstream.circuit.onAnswered(permit, isAccepted);
     upstream.window.growByOne();
     if (isAccepted) credentialClient.onAccepted();
+    if (isAccepted) run.resources.recordAccepted(run.delivery.push.app, token);
   }
   if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
   else if (attempt.kind === 'rejected')

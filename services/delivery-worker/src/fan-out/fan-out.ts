@@ -8,6 +8,7 @@ import {
 import { failpoint } from '@carillon/core/failpoint';
 import { LIMITS } from '@carillon/core/limits';
 import type { Tracer } from '@carillon/core/tracing';
+import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Producers } from '@carillon/queue/producers';
 import { createBatchDocument } from '@carillon/store/create-batches';
 import type { BatchDocument } from '@carillon/store/documents';
@@ -30,6 +31,7 @@ export interface FanOutResources {
   store: Pick<Store, 'fanOuts' | 'batches' | 'subscriptions' | 'devices'>;
   producers: Pick<Producers, 'deliver' | 'fanOut' | 'checkCompletion'>;
   getAppSettings: GetAppSettings;
+  presenceReader: Pick<PresenceReader, 'areOnline'>;
   /** Most batches of one push that are released and not closed: a large push never fills the queue of the others. */
   maxOpenBatches: number;
   /** Records a span for each step of a traced push. */
@@ -101,7 +103,7 @@ async function runStep(
  * @param isLeaseValid whether the claim surely still holds
  */
 export async function pageTopics(
-  resources: Pick<FanOutResources, 'store' | 'producers' | 'getAppSettings'>,
+  resources: Omit<FanOutResources, 'maxOpenBatches' | 'tracer'>,
   fanOut: ClaimedFanOut,
   free: number,
   isLeaseValid: () => boolean,
@@ -111,7 +113,8 @@ export async function pageTopics(
   const explicitTokens = new Set(splitTokens(push.audience?.tokens ?? ''));
   let progress: Pick<PagingResult, 'cursor'> = {};
   let remaining = free;
-  for await (const page of readPages(store, fanOut)) {
+  for await (const fullPage of readPages(store, fanOut)) {
+    const page = await leaveOutInactive(resources, push, fullPage);
     const isStarted = page.from === (push.fan.from ?? '') && page.to === push.fan.to;
     const byFcm = isStarted ? push.fan.byFcm : await findByFcm(resources, push.app, page);
     const tokensByFcm = new Set(splitTokens(byFcm ?? ''));
@@ -133,6 +136,27 @@ export async function pageTopics(
     progress = { cursor: { from: page.to, next: page.next + BATCH_NUMBERS_PER_PAGE } };
   }
   return { ...progress, end: 'done' };
+}
+
+/**
+ * Leaves out the subscribers that were not seen within the time that the push is limited to: their stored time is older, and they
+ * are not connected. A page that is repeated may leave out others; a batch that is stored stays.
+ */
+async function leaveOutInactive(
+  { store, presenceReader }: Pick<FanOutResources, 'store' | 'presenceReader'>,
+  { app, audience, acceptedAt, dueAt = acceptedAt }: ClaimedFanOut['push'],
+  page: Page,
+): Promise<Page> {
+  const seconds = audience?.activeWithinSeconds;
+  if (seconds === undefined) return page;
+  const sinceMs = dueAt.getTime() - seconds * 1_000;
+  const tokens = page.subscribers.map(({ token }) => token);
+  const seen = await store.devices.findLastSeen(app, tokens);
+  const active = new Set(seen.filter(({ at }) => at >= sinceMs).map(({ token }) => token));
+  const others = tokens.filter((token) => !active.has(token));
+  const online = await presenceReader.areOnline(others);
+  for (const [index, token] of others.entries()) if (online[index] === true) active.add(token);
+  return { ...page, subscribers: page.subscribers.filter(({ token }) => active.has(token)) };
 }
 
 /** Finds the subscribers of a page that go by FCM, joined; undefined if none does. */

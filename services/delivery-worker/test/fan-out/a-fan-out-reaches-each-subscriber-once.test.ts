@@ -59,6 +59,10 @@ async function createFanOut(topic: string): Promise<string> {
 /** The app uses FCM for its Android devices. */
 const getAppSettings = async () =>
   ({ fcm: 0, hasFcm: true, hasFcmNotification: false, isIosOverMqtt: false }) as const;
+/** No device is connected. */
+const presenceReader = {
+  areOnline: async (tokens: readonly string[]) => tokens.map(() => false),
+};
 
 const makeDue = (push: string) =>
   bench.pushes.updateOne({ _id: push }, { $set: { 'fan.at': new Date(0) } });
@@ -83,7 +87,8 @@ test('merged topics return every subscriber once, sorted by token', async () => 
 /** Runs the next step, which is due at once. @returns the number of open batches after it */
 async function step(push: string, maxOpenBatches: number): Promise<number> {
   await makeDue(push);
-  await fanOutStep({ store: bench.store, producers, getAppSettings, maxOpenBatches }, push);
+  const resources = { producers, getAppSettings, presenceReader, maxOpenBatches };
+  await fanOutStep({ store: bench.store, ...resources }, push);
   return bench.batches.countDocuments({ push, 'work.state': 'ready' });
 }
 
@@ -169,7 +174,7 @@ const thisRelease: Worker = async (push, diesAfter) => {
   let pages = 0;
   const isFirstPage = () => pages++ === 0;
   const { end, cursor } = await pageTopics(
-    { store, producers, getAppSettings },
+    { store, producers, getAppSettings, presenceReader },
     fanOut,
     64,
     isFirstPage,
@@ -235,7 +240,8 @@ test('devices that change their ways between two tries of a page are in one batc
   const tryPage = async (over: typeof store) => {
     const fanOut = await takeOver(push);
     if (fanOut === undefined) throw new Error('not due');
-    return pageTopics({ store: over, producers, getAppSettings }, fanOut, 64, () => true);
+    const resources = { store: over, producers, getAppSettings, presenceReader };
+    return pageTopics(resources, fanOut, 64, () => true);
   };
   await expect(tryPage(killed)).rejects.toThrow('killed');
   await devices.updateMany({ app: APP }, [

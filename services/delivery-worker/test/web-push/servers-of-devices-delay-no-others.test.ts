@@ -67,6 +67,7 @@ async function createApp() {
   });
   const deliver = createDeliverByProvider({
     ...{ name: 'web-push', clientPool, window: WINDOW, store, report: () => undefined },
+    recordAccepted: () => undefined,
     getAppSettings: () => Promise.reject(new Error('browsers need none')),
   });
   return { app, clientPool, deliver };

@@ -81,13 +81,15 @@ export function change<
  * Sends a JSON text as it is: JavaScript would round the large numbers of a payload.
  *
  * @param path below /api
+ * @param idempotencyKey the same for each try of one request
  * @throws RequestError
  */
 export function postText<const Path extends string>(
   path: Path & Routed<'post', Path>,
   json: string,
+  idempotencyKey: string,
 ): Promise<ResponseOf<'post', Path>> {
-  return send('POST', path, json);
+  return send('POST', path, json, undefined, { 'idempotency-key': idempotencyKey });
 }
 
 /**

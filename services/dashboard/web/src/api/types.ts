@@ -22,6 +22,7 @@ export type Credential = Item<'get /apps/:app/credentials'>;
 export type SentTestPush = ConsoleApi['post /apps/:app/credentials/:channel/test'];
 export type Webhooks = ConsoleApi['get /apps/:app/webhooks'];
 export type Webhook = Webhooks['items'][number];
+export type WebhookRequest = Item<'get /apps/:app/webhooks/:id/requests'>;
 /** A receiver's response, or the code of the error. */
 export type WebhookResponse = NonNullable<Webhook['last']>;
 
@@ -42,6 +43,7 @@ export type Recipient = ConsoleApi['get /pushes/:push/recipients/:token'];
 /** One of the recipients in the list of a push. */
 export type ListedRecipient = Item<'get /pushes/:push/recipients'>;
 export type AcceptedPush = ConsoleApi['post /apps/:app/pushes'];
+export type AudienceCount = ConsoleApi['post /apps/:app/audience'];
 export type FailedPush = Item<'get /apps/:app/failures'>;
 export type Redrive = ConsoleApi['get /redrives/:redrive'];
 

@@ -67,8 +67,13 @@ const MAX_COLLAPSE_KEY_CHARACTERS = 32;
 const MAX_TIME_TO_LIVE = 365 * 86_400;
 
 /** Splits the recipients of the form. */
-function readRecipients(text: string): string[] {
+export function readRecipients(text: string): string[] {
   return [...new Set(text.split(/[\s,]+/).filter((item) => item !== ''))];
+}
+
+/** Finds the first recipient that is neither a device token nor a topic. */
+export function findWrongRecipient(recipients: readonly string[]): string | undefined {
+  return recipients.find((item) => !TOPIC.test(item) && !TOKEN.test(item));
 }
 
 /** Makes the JSON body of POST /push. The payload's text is kept as it was typed: large numbers stay exact. */
@@ -102,7 +107,7 @@ export function composeBody(form: ComposeForm, nowMs: number): ComposeResult {
 function findErrors(form: ComposeForm, nowMs: number) {
   const errors: ComposeErrors = {};
   const recipients = readRecipients(form.to);
-  const wrong = recipients.find((item) => !TOPIC.test(item) && !TOKEN.test(item));
+  const wrong = findWrongRecipient(recipients);
   if (recipients.length === 0) errors.to = 'Give a device token or a topic such as /topics/news.';
   else if (wrong !== undefined) errors.to = `“${wrong}” is neither a device token nor a topic.`;
   for (const name of ['data', ...PROVIDER_FIELDS] as const) {

@@ -1,4 +1,4 @@
-import type { Webhook, WebhookResponse } from '../api/types.ts';
+import type { Webhook, WebhookRequest, WebhookResponse } from '../api/types.ts';
 
 const STATES: Record<Webhook['state'], string> = { on: 'On', failing: 'Failing', off: 'Off' };
 
@@ -54,7 +54,10 @@ const ERROR_TEXTS: Record<string, string> = {
 };
 
 /** Describes a receiver's response in words, with its status or error code: `Accepted (204)`. */
-export function describeResponse({ status, error }: Omit<WebhookResponse, 'at'>): string {
+export function describeResponse({
+  status,
+  error,
+}: Pick<WebhookResponse, 'status' | 'error'>): string {
   if (status !== undefined) return `${describeStatus(status)} (${status})`;
   const code = error ?? 'no response';
   const text = ERROR_TEXTS[code];
@@ -65,4 +68,17 @@ function describeStatus(status: number): string {
   if (status >= 200 && status < 300) return 'Accepted';
   if (status >= 300 && status < 400) return 'A redirect, which is not followed';
   return STATUS_TEXTS[status] ?? (status >= 500 ? 'The receiver has failed' : 'Not accepted');
+}
+
+/** Describes the events of a request, and its place among its repetitions: `2 push.finished, attempt 3`. */
+export function describeRequest({
+  types,
+  attempt = 1,
+  resendOf,
+}: Pick<WebhookRequest, 'types' | 'attempt' | 'resendOf'>): string {
+  return [
+    ...types.map(({ type, count }) => `${count} ${type}`),
+    ...(attempt > 1 ? [`attempt ${attempt}`] : []),
+    ...(resendOf === undefined ? [] : ['sent again']),
+  ].join(', ');
 }

@@ -1,10 +1,8 @@
 import '@mantine/core/styles/Grid.css';
 import { Alert, Button, Grid, Group, Stack, Text } from '@mantine/core';
-import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { handleError } from '../api/query-client.ts';
-import { postText, RequestError } from '../api/request.ts';
-import type { AcceptedPush } from '../api/types.ts';
+import { RequestError } from '../api/request.ts';
+import type { AcceptedPush, App } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import {
   type ComposeErrors,
@@ -12,9 +10,11 @@ import {
   composeBody,
   EMPTY_FORM,
   findInput,
+  readRecipients,
 } from '../lib/compose-body.ts';
 import { sendCommand } from '../lib/curl.ts';
 import { indentJson } from '../lib/json-text.ts';
+import { readTestDevice } from '../lib/test-device.ts';
 import { formatCount } from '../lib/times.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
 import { ApiCommand } from '../parts/api-command.tsx';
@@ -24,7 +24,13 @@ import { ButtonLink } from '../parts/links.tsx';
 import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { useSession } from '../shell/session.ts';
+import { Audience } from './compose/audience.tsx';
 import { ComposeFields } from './compose/compose-fields.tsx';
+import { useSend } from './compose/use-send.ts';
+
+const NO_TEST_DEVICE =
+  'This app has no test device of yours that is registered. Open a device and choose “Use as my test device”.';
 
 /** Composes a push, sends it as the HTTP API would, and shows the same as a command. */
 export function ComposePage() {
@@ -36,30 +42,37 @@ export function ComposePage() {
       description="It is accepted by the same code as a push of a backend."
     >
       <Loaded query={found} height={480}>
-        {({ id }) => <Composer key={id} app={id} />}
+        {(found) => <Composer key={found.id} app={found} />}
       </Loaded>
     </Page>
   );
 }
 
-function Composer({ app }: { app: string }) {
+function Composer({ app }: { app: App }) {
   const { search } = useUrl<'to'>();
+  const { operator } = useSession();
   const [form, setForm] = useState<ComposeForm>({ ...EMPTY_FORM, to: search.to ?? '' });
   const [wasTried, setTried] = useState(false);
   const composed = composeBody(form, Date.now());
-  const send = useMutation({
-    mutationFn: (body: string) => postText(`/apps/${app}/pushes`, body),
-    onError: handleError,
-  });
-  const refused = findRefused(send.error);
+  const sending = useSend(app);
+  const refused = findRefused(sending.error);
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     setTried(true);
-    if (composed.ok) send.mutate(composed.body);
+    const recipients = readRecipients(form.to);
+    if (composed.ok)
+      sending.send({ body: composed.body, recipients, isScheduled: form.schedule !== '' });
+  };
+  const sendTest = (): void => {
+    const token = readTestDevice(operator.id, app.id);
+    if (token === undefined) return void sending.sendTest(undefined, NO_TEST_DEVICE);
+    const test = composeBody({ ...form, to: token, schedule: '' }, Date.now());
+    setTried(!test.ok);
+    if (test.ok) sending.sendTest({ body: test.body, token }, NO_TEST_DEVICE);
   };
   const change = (changed: ComposeForm): void => {
     setForm(changed);
-    if (send.isError) send.reset();
+    if (sending.error !== null) sending.reset();
   };
   return (
     <Grid>
@@ -70,14 +83,18 @@ function Composer({ app }: { app: string }) {
               <ComposeFields
                 form={form}
                 errors={{ ...(!composed.ok && composed.errors), ...refused }}
-                wasTried={wasTried}
+                wasTried={wasTried || refused !== undefined}
                 onChange={change}
               />
-              {send.isError && refused === undefined && <Failure error={send.error} />}
-              {send.data !== undefined && <Accepted push={send.data} />}
+              <Audience app={app.id} to={form.to} />
+              {sending.error !== null && refused === undefined && <Failure error={sending.error} />}
+              {sending.accepted !== undefined && <Accepted push={sending.accepted} />}
               <Group>
-                <Button type="submit" loading={send.isPending}>
+                <Button type="submit" loading={sending.isPending}>
                   {form.schedule === '' ? 'Send' : 'Schedule'}
+                </Button>
+                <Button variant="default" loading={sending.isPending} onClick={sendTest}>
+                  Send to my test device
                 </Button>
               </Group>
             </Stack>

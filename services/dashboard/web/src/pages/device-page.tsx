@@ -1,5 +1,6 @@
 import { Badge, Button, Group, Text } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
 import { change } from '../api/request.ts';
 import type { DeviceDetails, DevicePush } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
@@ -7,8 +8,10 @@ import { useGet, useList } from '../api/use-get.ts';
 import { useRememberApp } from '../lib/current-app.ts';
 import { describeDevice } from '../lib/device-note.ts';
 import { channelLabel, describeReason } from '../lib/outcomes.ts';
+import { readTestDevice, writeTestDevice } from '../lib/test-device.ts';
 import { formatCount, formatDuration } from '../lib/times.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
+import { tellDone, tellError } from '../parts/confirm.tsx';
 import { ConfirmButton } from '../parts/confirm-button.tsx';
 import { Empty } from '../parts/empty.tsx';
 import { Facts } from '../parts/facts.tsx';
@@ -21,7 +24,7 @@ import { OutcomeMark } from '../parts/outcomes.tsx';
 import { Page } from '../parts/page.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ago, Time } from '../parts/time.tsx';
-import { useMay } from '../shell/session.ts';
+import { useMay, useSession } from '../shell/session.ts';
 
 type DevicePath = `/devices/${string}`;
 
@@ -139,6 +142,7 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: DevicePa
       <ButtonLink size="xs" to="/apps/$app/compose" params={{ app }} search={{ to: token }}>
         Send a push
       </ButtonLink>
+      <TestDevice device={device} />
       {presence.state === 'online' && (
         <Button
           size="xs"
@@ -160,6 +164,37 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: DevicePa
         }}
       />
     </>
+  );
+}
+
+/** Chooses the device to which the composer sends the operator's tests of the app. */
+function TestDevice({ device: { token, app } }: { device: DeviceDetails }) {
+  const { operator } = useSession();
+  const [chosen, setChosen] = useState(() => readTestDevice(operator.id, app));
+  const choose = (next: string | undefined, done: string): void => {
+    const isStored = writeTestDevice(operator.id, app, next);
+    if (!isStored) tellError(new Error('This browser stores nothing for the console.'));
+    else {
+      setChosen(next);
+      tellDone(done);
+    }
+  };
+  return chosen === token ? (
+    <Button
+      size="xs"
+      variant="default"
+      onClick={() => choose(undefined, 'You have no test device of this app.')}
+    >
+      Not my test device
+    </Button>
+  ) : (
+    <Button
+      size="xs"
+      variant="default"
+      onClick={() => choose(token, 'It is your test device of this app, in this browser.')}
+    >
+      Use as my test device
+    </Button>
   );
 }
 

@@ -5,9 +5,10 @@ import { type FormEvent, useState } from 'react';
 import { handleError } from '../api/query-client.ts';
 import { get } from '../api/request.ts';
 import type { Device } from '../api/types.ts';
-import { useList } from '../api/use-get.ts';
+import { useGet, useList } from '../api/use-get.ts';
 import { describeDevice } from '../lib/device-note.ts';
 import { channelLabel } from '../lib/outcomes.ts';
+import { formatCount } from '../lib/times.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
 import { Empty } from '../parts/empty.tsx';
 import { Failure } from '../parts/failure.tsx';
@@ -42,6 +43,7 @@ export function DevicesPage() {
   return (
     <Page title="Devices" description="In order of their tokens.">
       <FindDevice />
+      <IdleDevices app={app} />
       <List
         query={query}
         columns={COLUMNS}
@@ -55,6 +57,19 @@ export function DevicesPage() {
         }
       />
     </Page>
+  );
+}
+
+/** Shows how many devices were not seen for long. */
+function IdleDevices({ app }: { app: string }) {
+  const { data } = useGet(`/apps/${app}/idle-devices`);
+  if (data === undefined) return null;
+  const { count, isAtLeast, days } = data;
+  return (
+    <Text fz="sm" mb="sm">
+      Not seen for {days} days: {formatCount(count)}
+      {isAtLeast && ' or more'}.
+    </Text>
   );
 }
 

@@ -72,7 +72,9 @@ async function send(
   });
   const response = await waitForResponse(request, { deadlineMs, maxBodyBytes: MAX_BODY_BYTES });
   if (isWithheld) return 'withheld';
-  return 'error' in response ? response : { ...response, text: await response.text };
+  if ('error' in response) return response;
+  const { status, headers } = response;
+  return { status, headers, text: (await response.body).toString() };
 }
 
 /** Calls back when the request has a connection. Nothing is written before its end, so the caller ends it then. */

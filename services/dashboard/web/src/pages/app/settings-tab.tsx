@@ -29,10 +29,12 @@ interface SettingsForm {
   fcmNotification: boolean;
   bundleIds: string;
   webHosts: string;
+  /** Empty: off. */
+  pruneAfterDays: string;
 }
 
 function toForm(app: App): SettingsForm {
-  const { registrationsPerHour, fcmFallback, bundleIds, webHosts } = app;
+  const { registrationsPerHour, fcmFallback, bundleIds, webHosts, pruneAfterDays } = app;
   return {
     payloadLimit: app.payloadLimit,
     dataString: app.dataString,
@@ -42,6 +44,7 @@ function toForm(app: App): SettingsForm {
     fcmNotification: app.fcmNotification,
     bundleIds: bundleIds.join('\n'),
     webHosts: webHosts.join('\n'),
+    pruneAfterDays: pruneAfterDays === null ? '' : String(pruneAfterDays),
   };
 }
 
@@ -54,7 +57,7 @@ function toBody(form: SettingsForm, before: SettingsForm): Record<string, unknow
 }
 
 function toValues(form: SettingsForm): Record<keyof SettingsForm, unknown> {
-  const { registrationsPerHour: perHour, fcmFallback } = form;
+  const { registrationsPerHour: perHour, fcmFallback, pruneAfterDays: days } = form;
   return {
     payloadLimit: form.payloadLimit,
     dataString: form.dataString,
@@ -64,6 +67,7 @@ function toValues(form: SettingsForm): Record<keyof SettingsForm, unknown> {
     fcmNotification: form.fcmNotification,
     bundleIds: splitLines(form.bundleIds),
     webHosts: splitLines(form.webHosts),
+    pruneAfterDays: days.trim() === '' ? null : Number(days),
   };
 }
 
@@ -168,6 +172,12 @@ function Fields({ form, onChange }: FieldsProps) {
         description="Empty: unlimited"
         inputMode="numeric"
         {...bind('registrationsPerHour')}
+      />
+      <TextInput
+        label="Delete devices not seen for (days)"
+        description="7 to 3,650; empty: never. Seen means registered, connected, or a push accepted by its provider."
+        inputMode="numeric"
+        {...bind('pruneAfterDays')}
       />
       <NumberInput
         label="Greatest payload (characters)"

@@ -8,6 +8,7 @@ import { Id } from '../../parts/id.tsx';
 import { Panel } from '../../parts/panel.tsx';
 import { Ago, Time } from '../../parts/time.tsx';
 import { WebhookActions } from './webhook-actions.tsx';
+import { WebhookRequests } from './webhook-requests.tsx';
 import { TestEventText, useTestEvent } from './webhook-test-event.tsx';
 
 interface WebhookPanelProps {
@@ -35,6 +36,7 @@ export function WebhookPanel(props: WebhookPanelProps) {
         <Trouble webhook={webhook} />
         <TestEventText testEvent={testEvent} />
         <Facts facts={[...listResponses(webhook), ...listAbout(webhook, maxPendingCounted)]} />
+        <WebhookRequests {...{ app, webhook, name }} />
       </Stack>
     </Panel>
   );

@@ -1,0 +1,152 @@
+import { newObjectId } from '@carillon/core/ids';
+import { beforeEach, describe, expect, test } from '@jest/globals';
+import type { DeviceDocument } from '../../../packages/store/src/documents.ts';
+import { useStore } from '../../../packages/store/test/use-store.ts';
+import { createPrune, type PrunedApp } from '../src/prune.ts';
+
+const DAY_MS = 86_400_000;
+const AFTER_DAYS = 90;
+const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS);
+
+const under = useStore();
+const { store } = under;
+const devices = () => under.db.collection<DeviceDocument>('devices');
+
+let app: string;
+let reported: PrunedApp[];
+beforeEach(async () => {
+  app = await createApp(AFTER_DAYS);
+  reported = [];
+});
+
+async function createApp(pruneAfterDays: number): Promise<string> {
+  const id = await store.apps.create('Test', newObjectId());
+  await store.apps.updateSettings(id, { pruneAfterDays });
+  return id;
+}
+
+/** Stores devices that were not seen for 100 days. */
+async function insert(of: string, fields: object = {}, count = 1): Promise<string[]> {
+  const common = { app: of, platform: 'electron', registeredAt: daysAgo(100) };
+  const documents = Array.from({ length: count }, () => ({
+    ...{ ...common, _id: newObjectId(), lastActiveAt: daysAgo(100) },
+    ...fields,
+  }));
+  await devices().insertMany(documents as never[]);
+  return documents.map(({ _id }) => _id);
+}
+
+const noneOnline = async (tokens: readonly string[]) => tokens.map(() => false);
+const createTick = (areOnline: typeof noneOnline = noneOnline) =>
+  createPrune(store, { checkCompletion: async () => undefined }, areOnline, (one) =>
+    reported.push(one),
+  );
+const countThere = (of: string) =>
+  devices().countDocuments({ app: of, deletedAt: { $exists: false } });
+
+const address = (since: Date, fields: object = {}) => ({
+  provider: { channel: 'fcm', address: newObjectId(), since, ...fields },
+});
+
+describe('a device that was not seen for 100 days in an app that prunes after 90', () => {
+  test.each<{ name: string; fields?: object; recordedDays?: number; stays: boolean }>([
+    { name: 'is deleted', stays: false },
+    { name: 'stays while it was seen since', fields: { lastActiveAt: daysAgo(89) }, stays: true },
+    {
+      name: 'is deleted if its provider has reported it as gone',
+      fields: { ...address(daysAgo(100)), uninstalled: true },
+      stays: false,
+    },
+    {
+      name: 'stays with an address while what its provider accepts was not recorded all the time',
+      fields: address(daysAgo(100)),
+      recordedDays: 90,
+      stays: true,
+    },
+    {
+      name: 'is deleted if its provider has accepted nothing since',
+      fields: address(daysAgo(100)),
+      recordedDays: 92,
+      stays: false,
+    },
+    {
+      name: 'stays if its provider may have accepted something since: that is recorded to a day',
+      fields: { ...address(daysAgo(100)), lastActiveAt: daysAgo(90.5) },
+      recordedDays: 92,
+      stays: true,
+    },
+    {
+      name: 'stays if it has registered another address since',
+      fields: { ...address(daysAgo(10)), uninstalled: true },
+      stays: true,
+    },
+    { name: 'stays if it was imported since', fields: { importedAt: daysAgo(80) }, stays: true },
+    {
+      name: 'is deleted if it was imported before',
+      fields: { importedAt: daysAgo(91) },
+      stays: false,
+    },
+    {
+      name: 'stays as long as its successor if it is a former one',
+      fields: { replacedBy: 'other', replacedAt: daysAgo(1) },
+      stays: true,
+    },
+  ])('$name', async ({ fields, recordedDays, stays }) => {
+    if (recordedDays !== undefined) {
+      const acceptancesSince = daysAgo(recordedDays);
+      const apps = under.db.collection<{ _id: string }>('apps');
+      await apps.updateOne({ _id: app }, { $set: { acceptancesSince } });
+    }
+    await insert(app, fields);
+    await createTick()();
+    expect(await countThere(app)).toBe(stays ? 1 : 0);
+    expect(reported).toEqual(stays ? [] : [{ app, deleted: 1, connected: 0 }]);
+  });
+
+  test('stays and counts as seen now if it is connected, and nothing is deleted without presence', async () => {
+    const [token = ''] = await insert(app);
+    const failing = createTick(() => Promise.reject(new Error('Redis fails')));
+    await expect(failing()).rejects.toThrow('Redis fails');
+    expect(await countThere(app)).toBe(1);
+    await createTick(async (tokens) => tokens.map(() => true))();
+    expect((await devices().findOne({ _id: token }))?.lastActiveAt.getTime()).toBeGreaterThan(
+      daysAgo(1).getTime(),
+    );
+    expect(reported).toEqual([]);
+  });
+});
+
+test('an app whose devices cannot be read holds up no other, and its own setting ends', async () => {
+  const failing = await insert(app);
+  const later = await createApp(AFTER_DAYS);
+  await insert(later);
+  const tick = createTick(async (tokens) => {
+    if (tokens.some((token) => failing.includes(token))) throw new Error('fails');
+    return tokens.map(() => false);
+  });
+  await expect(tick()).rejects.toThrow('fails');
+  expect([await countThere(app), await countThere(later)]).toEqual([1, 0]);
+  await store.apps.updateSettings(app, { pruneAfterDays: null });
+  expect(await store.apps.find(app)).not.toHaveProperty('acceptancesSince');
+  await createTick()();
+  expect(await countThere(app)).toBe(1);
+});
+
+test('the devices of an app are read page after page, by turns with those of another app', async () => {
+  const other = await createApp(AFTER_DAYS);
+  for (const one of [app, other]) await insert(one, {}, 2_500);
+  await createTick()();
+  const turns = [0, 2, 4].map((first) => reported.slice(first, first + 2));
+  for (const turn of turns) expect(new Set(turn.map((one) => one.app)).size).toBe(2);
+  expect(reported.map(({ deleted }) => deleted)).toEqual([1_000, 1_000, 1_000, 1_000, 500, 500]);
+  expect([await countThere(app), await countThere(other)]).toEqual([0, 0]);
+});
+
+test('idle devices are counted without those that were imported since, and up to a limit', async () => {
+  await insert(app, {}, 3);
+  await insert(app, { importedAt: daysAgo(1) });
+  await insert(app, { lastActiveAt: daysAgo(1) });
+  await insert(app, { deletedAt: daysAgo(1) });
+  const count = (limit: number) => store.idleDevices.count(app, daysAgo(90), limit);
+  expect([await count(10), await count(2)]).toEqual([3, 2]);
+});
