@@ -20,6 +20,7 @@ import {
   revokeLink,
 } from '@carillon/admin/operators';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { runAudited } from './audited.ts';
 import { withStore } from './database.ts';
 import { collectValues, createSecondsParser } from './option-parsers.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
@@ -163,7 +164,12 @@ function addTokenCommands(parent: Command, { stack, output }: CommandContext): v
     )
     .action(async (name: string, { role, account, expires }: TokenOptions) => {
       const grant = { name, role, accounts: account ?? ('all' as const), seconds: expires };
-      const created = await withStore(stack(), (store) => createOperatorToken(store, grant));
+      const facts = { ...grant, accounts: formatScope(grant.accounts) };
+      const created = await withStore(stack(), (store) =>
+        runAudited(store, { action: 'operator.create-token', facts }, () =>
+          createOperatorToken(store, grant),
+        ),
+      );
       output.show(created, [
         `Token ${created.id} created.`,
         `Token, shown only once: ${created.token}`,
@@ -183,7 +189,11 @@ function addTokenCommands(parent: Command, { stack, output }: CommandContext): v
     .description('revoke a token, which no longer works')
     .argument('<token>', 'id, as listed by `list`')
     .action(async (id: string) => {
-      const revoked = await withStore(stack(), (store) => revokeOperatorToken(store, id));
+      const revoked = await withStore(stack(), (store) =>
+        runAudited(store, { action: 'operator.revoke-token', facts: { id } }, () =>
+          revokeOperatorToken(store, id),
+        ),
+      );
       output.show(revoked, [`The token ${id} no longer works.`]);
     });
 }

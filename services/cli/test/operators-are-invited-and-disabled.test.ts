@@ -78,6 +78,17 @@ test('a token is shown once, listed without its text, expires after 90 days, and
   expect(await run('token', 'revoke', id)).toMatchObject({ code: 0, json: { id } });
   expect((await run('token', 'list')).json).toEqual([short]);
   expect((await run('token', 'revoke', id)).code).toBe(1);
+  // Their order is that of the clocks of several processes.
+  const audit = await database.store.audit.list({ accounts: 'all', limit: 10 });
+  const entry = (action: string, facts: object, result: string) =>
+    expect.objectContaining({
+      ...{ action: `operator.${action}`, facts: expect.objectContaining(facts) },
+      ends: [expect.objectContaining({ result })],
+    });
+  const revoked = ['done', 'NOT_FOUND'].map((result) => entry('revoke-token', { id }, result));
+  const created = ['deploy', 'short'].map((name) => entry('create-token', { name }, 'done'));
+  expect(audit).toEqual(expect.arrayContaining([...revoked, ...created]));
+  expect(JSON.stringify(audit)).not.toContain(token);
 });
 
 test('a token has a name, a role below owner, at most a year, and accounts that exist', async () => {
