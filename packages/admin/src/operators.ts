@@ -118,9 +118,10 @@ export async function endAccess(
   operator: string,
   keep?: Buffer,
 ): Promise<void> {
+  // First: a session could make others of these meanwhile.
+  await sessions.endAll(operator, keep);
   await invites.endAll(operator);
   await operatorTokens.endMadeBy(operator);
-  await sessions.endAll(operator, keep);
 }
 
 /** Ends the links and tokens that an operator has made. */

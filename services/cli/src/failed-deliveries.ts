@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { describeError } from '@carillon/admin/admin-error';
 import type { FailureView } from '@carillon/admin/failures';
 import {
   type FailureSelection,
@@ -19,6 +20,8 @@ import type { CommandContext } from './stack.ts';
 
 /** Pause between two reads of a re-drive's progress. */
 const POLL_INTERVAL_MS = 500;
+/** Failed reads in a row after which the command gives up: about a minute of a console that restarts. */
+const MAX_FAILED_READS = 60;
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
 type FailuresContext = CommandContext & ProgressContext & { stopSignal(): AbortSignal };
@@ -97,15 +100,26 @@ async function waitForEnd(
   id: string,
 ): Promise<RedriveView> {
   const signal = context.stopSignal();
-  let view = await admin.getRedrive(id);
+  let view: RedriveView | undefined;
+  let failedReads = 0;
   let progress: ReturnType<typeof startProgress> | undefined;
   try {
-    while (view.state === 'running' && !signal.aborted) {
+    while (view === undefined || (view.state === 'running' && !signal.aborted)) {
+      if (view !== undefined || failedReads > 0)
+        await sleep(POLL_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
+      try {
+        view = await admin.getRedrive(id);
+        failedReads = 0;
+      } catch (error) {
+        failedReads += 1;
+        if (failedReads < MAX_FAILED_READS && !signal.aborted) continue;
+        throw commandFailed(
+          `Re-drive ${id} goes on, and its progress can't be read: ${describeError(error)}.`,
+        );
+      }
       if (view.total !== undefined)
         progress ??= startProgress(context, { total: view.total, noun: 'pushes' });
       progress?.update(view.done + view.skipped);
-      await sleep(POLL_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
-      view = await admin.getRedrive(id);
     }
     return view;
   } finally {

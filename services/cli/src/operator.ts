@@ -159,7 +159,7 @@ function addTokenCommands(parent: Command, { stack, output }: CommandContext): v
     .option('--account <ids>', 'only these accounts, instead of all', collectAccountIds)
     .addOption(
       new Option('--expires <duration>', `lifetime, at most ${maxDays}d`)
-        .argParser(createSecondsParser(maxDays * DAY_SECONDS))
+        .argParser(parseLifetime)
         .default(defaultDays * DAY_SECONDS, `${defaultDays}d`),
     )
     .action(async (name: string, { role, account, expires }: TokenOptions) => {
@@ -196,6 +196,12 @@ function addTokenCommands(parent: Command, { stack, output }: CommandContext): v
       );
       output.show(revoked, [`The token ${id} no longer works.`]);
     });
+}
+
+/** Parses a lifetime in seconds. A number alone could be meant in days. */
+function parseLifetime(text: string): number {
+  if (/^[1-9]\d*[smhd]$/.test(text)) return createSecondsParser(TOKEN_DAYS.max * DAY_SECONDS)(text);
+  throw new InvalidArgumentError('It must have a unit: 90d, 12h.');
 }
 
 function parseTokenName(text: string): string {

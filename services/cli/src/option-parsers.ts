@@ -39,8 +39,10 @@ export function parseTimestamp(text: string): number {
 /** Parses a time of the past: as {@link parseTimestamp}, or how long ago it is, such as `90s`, `15m`, `1h` or `30d`. */
 export function parsePastTime(text: string): Date {
   const { number, unit = '' } = /^(?<number>\d{1,9})(?<unit>[smhd])$/.exec(text)?.groups ?? {};
-  if (number !== undefined)
-    return new Date(Date.now() - Number(number) * 1_000 * (UNITS[unit] ?? 1));
+  if (number !== undefined) {
+    const at = Date.now() - Number(number) * 1_000 * (UNITS[unit] ?? 1);
+    return new Date(Math.max(0, at));
+  }
   try {
     return new Date(parseTimestamp(text) * 1_000);
   } catch {

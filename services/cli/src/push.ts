@@ -38,7 +38,7 @@ interface SendOptions {
   idempotencyKey?: string;
 }
 
-/** Adds `carillon push …`: sends pushes through the API and shows their outcomes. */
+/** Adds `carillon push …`: sends pushes and shows their outcomes. */
 export function addPushCommands(program: Command, context: CommandContext): void {
   const push = program.command('push').description('send pushes and show their outcomes');
   addSendCommand(push, context);
@@ -111,7 +111,7 @@ function addSendCommand(push: Command, { stack, output }: CommandContext): void 
     });
 }
 
-/** Returns the response that the API would give. */
+/** Returns a response of the API's form, without its warnings. */
 async function acceptDirectly(target: Stack, app: string, push: PushText): Promise<string> {
   // Its libraries would take memory of every other command, such as an import of a million devices.
   const { sendDirectly } = await import('./send-directly.ts');

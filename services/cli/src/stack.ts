@@ -107,15 +107,20 @@ export interface CommandContext {
 }
 
 /**
- * Finds the stack: from the environment first, then from the folder of a running stack.
+ * Finds the stack: from the environment first, then, unless that names a console to work over, from the folder of a
+ * running stack.
  *
  * @throws SettingsError when a variable is invalid, Failure when a file of the folder is
  */
 export function findStack(variables: NodeJS.ProcessEnv): Stack {
   const env = readEnv(environmentSchema, variables);
   const home = resolve(env.CARILLON_HOME);
-  const devFile = readJsonFile(join(home, 'dev.json'), devFileSchema);
-  const secrets = readJsonFile(join(home, 'secrets.json'), secretsFileSchema);
+  // Beside a console, a command that it does not have would work on another stack.
+  const hasFolder = env.CARILLON_CONSOLE === undefined;
+  const devFile = hasFolder ? readJsonFile(join(home, 'dev.json'), devFileSchema) : undefined;
+  const secrets = hasFolder
+    ? readJsonFile(join(home, 'secrets.json'), secretsFileSchema)
+    : undefined;
   // The folder's secrets are only for its own servers: keys for another database would get a wrong digest, and
   // another API would receive this stack's key.
   const isOwnDatabase = env.MONGODB_URI === undefined || env.MONGODB_URI === devFile?.mongodb;

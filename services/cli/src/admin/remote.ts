@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import type { ProvidedFile } from '@carillon/admin/credential/verify-file';
 import type { CredentialFile } from '@carillon/admin/credentials';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
@@ -95,7 +96,7 @@ function toFileFields(provided: ProvidedFile): object {
 }
 
 function toFile({ name, content }: CredentialFile) {
-  return { name, base64: content.toString('base64') };
+  return { name: basename(name), base64: content.toString('base64') };
 }
 
 function webhookMethods({ send, get }: ConsoleClient) {

@@ -98,16 +98,28 @@ export function appRoutes(
       isPublic: true,
       role: 'admin',
       account: createAccountOfApp(store),
-      input: settingsFields.extend({ app: objectId }),
+      input: settingsFields
+        .extend({ app: objectId })
+        .refine(
+          (fields) => Object.values(fields).filter((value) => value !== undefined).length > 1,
+          {
+            message: 'Give a setting.',
+          },
+        ),
       audit: 'app.change',
       auditFacts: ({ app: _app, ...settings }) => ({
         settings: Object.keys(settings).join(','),
         ...(settings.paused !== undefined && { paused: settings.paused }),
       }),
       async handle({ input: { app, paused, ...settings } }) {
-        const view = paused === undefined ? undefined : await setAppPaused(store, app, paused);
-        if (view !== undefined && Object.keys(settings).length === 0) return toAppBody(view);
-        const body = toAppBody(await updateAppSettings(store, app, toAppSettings(settings)));
+        const changes = toAppSettings(settings);
+        // Before the pause: an address that another app has changes nothing.
+        let view =
+          Object.keys(changes).length === 0
+            ? undefined
+            : await updateAppSettings(store, app, changes);
+        if (paused !== undefined) view = await setAppPaused(store, app, paused);
+        const body = toAppBody(view ?? (await getApp(store, app)));
         return settings.fcmFallback === undefined ? body : withFcmWarning(store, app, body);
       },
     }),
