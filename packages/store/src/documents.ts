@@ -18,6 +18,8 @@ export interface AccountDocument {
   /** Requests per minute instead of the plan's; null means unlimited. */
   limit?: number | null;
   suspendedAt?: Date;
+  /** End of its last suspension: its devices could not register before. */
+  resumedAt?: Date;
   createdAt: Date;
 }
 
@@ -46,7 +48,7 @@ export interface AppDocument {
   iosOverMqtt?: true;
   /** Days after which devices that were not seen are deleted (store/prune-devices). */
   pruneAfterDays?: number;
-  /** Since when what providers accept is recorded with the devices: since shortly after `pruneAfterDays` was set. */
+  /** Since when what providers accept is recorded with the devices, without a pause or a credential that failed in between. */
   acceptancesSince?: Date;
   /** Since when an operator holds its deliveries back; pushes are accepted meanwhile. */
   pausedAt?: Date;
