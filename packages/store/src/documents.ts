@@ -111,8 +111,10 @@ export interface DeviceDocument {
   /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
   expiresAt?: Date;
   deletedAt?: Date;
-  /** It was deleted because it had ended: the devices that it had replaced are as they were before. */
+  /** It was deleted because it had ended or was idle: the devices that it had replaced are as they were before. */
   ended?: true;
+  /** The claim of the prune that deleted it, until it is cleared. */
+  prunedBy?: string;
   /** The device is deleted or a former one, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
   leaving?: true;
   /** In a former device: the device that has registered its address, and when (store/former-devices). */

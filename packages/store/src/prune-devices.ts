@@ -75,7 +75,7 @@ export async function prunePage(
   await devices.touch(connected.map((token) => ({ token, at })));
   const deleted = await deletedDevices.deleteIdle(app, offline, before);
   failpoint('pruned', app);
-  await checkCompletion(await deletedDevices.clearDeleted(app, deleted));
+  await checkCompletion(await deletedDevices.clearIdle(app, deleted));
   return { ...result, deleted: deleted.length };
 }
 

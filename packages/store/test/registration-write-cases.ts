@@ -186,14 +186,14 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     (store) => store.deletedDevices.deleteIdle(APP, ['device1', 'device2'], anHourAgo()),
     ensureIndexes,
   ),
-  'deletedDevices.clearDeleted': on(
+  'deletedDevices.clearIdle': on(
     {
       devices: device({ deletedAt: NOW, leaving: true }),
       pushes: push({ work: batchInInbox() }),
       inbox: inboxRows(PUSH),
       subscriptions: subscription('news'),
     },
-    (store) => store.deletedDevices.clearDeleted(APP, ['device1', 'device2']),
+    (store) => store.deletedDevices.clearIdle(APP, ['device1', 'device2']),
   ),
   'deletedDevices.clearAgain': on({ devices: device({ replacedBy: 'device2' }) }, (store) =>
     store.deletedDevices.clearAgain('device1'),

@@ -203,6 +203,54 @@ test.each(GAPS)(
   },
 );
 
+test('a device whose address another one has taken, and which is not seen any more, lives again', async () => {
+  const fcm = { channel: 'fcm', address: newObjectId() } as const;
+  const { token } = await store.devices.register(app, 'android', fcm, { usesFcm: true });
+  const { token: next } = await store.devices.register(app, 'android', fcm, { usesFcm: true });
+  expect(await store.devices.find(token)).toMatchObject({ replacedBy: next });
+  const longAgo = { lastActiveAt: daysAgo(100), 'provider.since': daysAgo(100) };
+  await devices().updateOne({ _id: next }, { $set: longAgo });
+  await setRecorded(92);
+  await createTick()();
+  expect(await store.devices.find(next)).toHaveProperty('deletedAt');
+  // As the scheduler does with all that are not cleared.
+  for (const one of await store.deletedDevices.listUncleared(10))
+    await store.deletedDevices.clearLeftovers(one.app, one.token);
+  const device = await devices().findOne({ _id: token });
+  for (const field of ['deletedAt', 'replacedBy', 'leaving'])
+    expect(device).not.toHaveProperty(field);
+  expect(device?.provider).toMatchObject(fcm);
+  expect(device?.provider).not.toHaveProperty('formerOf');
+});
+
+test('a prune counts and clears what it has deleted alone, and leaves what has ended by its own time', async () => {
+  const [idle = ''] = await insert(app);
+  const [erased = ''] = await insert(app);
+  const [ended = ''] = await insert(app, { expiresAt: daysAgo(1) });
+  await insert(app, { replacedBy: erased, replacedAt: daysAgo(1) });
+  await createTick(async (tokens) => {
+    if (tokens.includes(erased)) await store.deletedDevices.markDeleted(app, erased);
+    return tokens.map(() => false);
+  })();
+  expect(reported).toEqual([{ app, deleted: 1, connected: 0 }]);
+  expect(await store.devices.find(idle)).not.toHaveProperty('prunedBy');
+  expect(await devices().findOne({ _id: ended })).not.toHaveProperty('deletedAt');
+  // It is cleared as a backend's deletion is: with its former devices.
+  await store.deletedDevices.clearLeftovers(app, erased);
+  expect(await countThere(app)).toBe(1);
+});
+
+test.each([{ channel: 'fcm', address: 'another' } as const, undefined])(
+  'a device that has changed its address to %j was seen',
+  async (changed) => {
+    const [token = ''] = await insert(app, address(daysAgo(100)));
+    await store.devices.setAddress(app, token, changed);
+    await store.devices.setAddress(app, token, undefined);
+    await createTick()();
+    expect(await countThere(app)).toBe(1);
+  },
+);
+
 test('a refusal of a moment is no gap', async () => {
   await insert(app, address(daysAgo(100)));
   await setRecorded(92);
