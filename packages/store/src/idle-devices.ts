@@ -24,7 +24,7 @@ export interface IdleDevice {
   /** When it has registered its provider address. */
   addressSince?: Date;
   importedAt?: Date;
-  /** Channel of its provider address, unless the provider has reported that the app was removed or the subscription has ended. */
+  /** Of its provider address, unless the provider has reported that the app was removed or the subscription has ended. */
   liveChannel?: Channel;
 }
 

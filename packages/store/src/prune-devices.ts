@@ -14,7 +14,10 @@ export interface PrunedPage {
   deleted: number;
   /** Devices that stay because they are connected. */
   connected: number;
-  /** Devices that stay because they may have been seen since: they were imported, or could not register, or their provider may have accepted a push. */
+  /**
+   * Devices that stay because they may have been seen since: they were imported, or could not register, or their provider may have
+   * accepted a push.
+   */
   kept: number;
   /** Nothing was read: the app is paused, or its account suspended. */
   isHeld?: true;
