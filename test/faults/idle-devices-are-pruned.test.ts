@@ -219,10 +219,14 @@ test(
   LIMIT_MS,
 );
 
-test('a prune needs a time of at least seven days, a yes, and the Redis of presence', async () => {
+test('a prune needs a time of at least seven days, an app that is not paused, a yes, and the Redis of presence', async () => {
   const app = await createOther(1);
   const options = (since: string) => ['device', 'prune', '--app', app, '--not-seen-since', since];
   expect(await cli(...options('6d'))).toMatchObject({ code: 1 });
+  await set.store.apps.pause(app);
+  const paused = await cli(...options('90d'), '--yes');
+  expect(paused).toMatchObject({ code: 1, stderr: expect.stringContaining('are held') });
+  await set.store.apps.resume(app);
   // There is no terminal to ask on.
   expect(await cli(...options('90d'))).toMatchObject({ code: 2 });
   const env = { MONGODB_URI: set.dev.mongodb, REDIS_URL: 'redis://127.0.0.1:9' };

@@ -39,6 +39,8 @@ export type AdminErrorCode =
   | 'LAST_OWNER'
   /** The devices to prune may have been seen too recently. */
   | 'TOO_RECENT'
+  /** The app is paused, or its account suspended. */
+  | 'DELIVERIES_HELD'
   | 'REDIS_UNREACHABLE'
   /** An app has one re-drive at a time. */
   | 'REDRIVE_RUNNING'

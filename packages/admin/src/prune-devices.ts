@@ -11,9 +11,9 @@ import { requireApp } from './require-app.ts';
 const DAY_MS = 86_400_000;
 
 /** Counts of a prune. */
-export type PrunedDevices = Omit<PrunedPage, 'next'>;
+export type PrunedDevices = Pick<PrunedPage, 'deleted' | 'connected' | 'kept'>;
 
-type PruneStore = PruneResources['store'] & Pick<Store, 'knownWebhooks'>;
+type PruneStore = PruneResources['store'] & Pick<Store, 'apps' | 'knownWebhooks'>;
 
 /** A prune of one app's devices. */
 interface Prune {
@@ -31,15 +31,15 @@ interface Prune {
  *
  * @param redis the Redis of the queues, and the one of presence
  * @param onProgress called with the counts so far after each page
- * @throws AdminError APP_NOT_FOUND, TOO_RECENT, REDIS_UNREACHABLE
+ * @throws AdminError APP_NOT_FOUND, TOO_RECENT, DELIVERIES_HELD, REDIS_UNREACHABLE
  */
 export async function pruneDevices(
   store: PruneStore,
   redis: { queues: RedisAddress; presence: RedisAddress },
-  { app, notSeenSince: before, isDryRun }: Prune,
+  { app: id, notSeenSince: before, isDryRun }: Prune,
   onProgress: (counts: PrunedDevices) => void,
 ): Promise<PrunedDevices> {
-  await requireApp(store, app);
+  await requireApp(store, id);
   if (before.getTime() > store.clock.now() - LIMITS.pruneDaysMin * DAY_MS)
     throw new AdminError(
       'TOO_RECENT',
@@ -54,10 +54,16 @@ export async function pruneDevices(
     const counts = { deleted: 0, connected: 0, kept: 0 };
     let page: Partial<PrunedPage> = {};
     do {
+      const app = await requireApp(store, id);
       page = await prunePage(
         { store, areOnline: orUnreachable(areOnline), checkCompletion },
         { app, before, after: page.next, isDryRun },
       );
+      if (page.isHeld)
+        throw new AdminError(
+          'DELIVERIES_HELD',
+          `The deliveries of app ${id} are held: it is paused, or its account suspended. Its devices can't be seen meanwhile.`,
+        );
       for (const name of ['deleted', 'connected', 'kept'] as const) counts[name] += page[name] ?? 0;
       onProgress({ ...counts });
     } while (page.next !== undefined);

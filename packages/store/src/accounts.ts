@@ -37,6 +37,15 @@ export function createAccounts(db: Db, clock: Clock) {
     /** Sets the requests per minute; null is unlimited. Undefined if the account doesn't exist. */
     limit: (id: string, limit: number | null) => findAndUpdate(id, { $set: { limit } }),
     suspend: (id: string) => findAndUpdate(id, { $currentDate: { suspendedAt: true } }),
-    resume: (id: string) => findAndUpdate(id, { $unset: { suspendedAt: true } }),
+    /** Ends the suspension of an account, if there is one. Undefined if the account doesn't exist. */
+    resume: (id: string) =>
+      findAndUpdate(id, [
+        {
+          $set: {
+            resumedAt: { $cond: [{ $ifNull: ['$suspendedAt', false] }, '$$NOW', '$resumedAt'] },
+            suspendedAt: '$$REMOVE',
+          },
+        },
+      ]),
   };
 }

@@ -99,7 +99,8 @@ export function createApps(db: Db, clock: Clock) {
     resume: async (id: string): Promise<AppDocument | undefined> =>
       (await apps.findOneAndUpdate(
         { _id: id },
-        { $unset: { pausedAt: true } },
+        // Providers accepted nothing meanwhile.
+        { $unset: { pausedAt: true, acceptancesSince: true } },
         { returnDocument: 'after' },
       )) ?? undefined,
     ...createPruning(apps),
@@ -129,6 +130,14 @@ export function createApps(db: Db, clock: Clock) {
       }
     },
   };
+}
+
+/**
+ * Starts the time anew since when what an app's providers accept is recorded: for a while they may have accepted nothing. Call it
+ * before the write that ends that while, so that a process that dies in between has done so. The scheduler records the new time.
+ */
+export async function forgetAcceptances(apps: Collection<AppDocument>, id: string): Promise<void> {
+  await apps.updateOne({ _id: id }, { $unset: { acceptancesSince: true } });
 }
 
 /** Reads and marks the apps that prune devices. */

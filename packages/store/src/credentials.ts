@@ -3,12 +3,15 @@ import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import { newClaimId } from '@carillon/core/ids';
 import type { Sealed } from '@carillon/core/sealing';
 import type { Collection, Db } from 'mongodb';
+import { forgetAcceptances } from './apps.ts';
 import type { Clock } from './clock.ts';
-import type { CredentialDocument } from './documents.ts';
+import type { AppDocument, CredentialDocument } from './documents.ts';
 import type { Suspensions } from './suspensions.ts';
 
 /** Age of the end of a refusal's round from which nothing waits: a credential with pushes is tried every minute. */
 const TRIED_MS = 3_600_000;
+/** Duration of a refusal from which it is a gap in what the provider accepts: pushes wait out a shorter one. */
+const GAP_MS = 3_600_000;
 
 /** Identifies a credential: one per app and channel, or for APNs one per environment if they differ. */
 export interface CredentialKey {
@@ -54,14 +57,16 @@ function buildCredential(
 /** Credentials of apps at providers. */
 export function createCredentials(db: Db, clock: Clock) {
   const credentials: Credentials = db.collection('credentials');
+  const apps: Apps = db.collection('apps');
   return {
     ...createCredentialReads(credentials),
-    ...createCredentialWrites(credentials, clock),
-    ...createRefusals(credentials, clock),
+    ...createCredentialWrites(credentials, apps, clock),
+    ...createRefusals(credentials, apps, clock),
   };
 }
 
 type Credentials = Collection<CredentialDocument>;
+type Apps = Collection<AppDocument>;
 
 function createCredentialReads(credentials: Credentials) {
   return {
@@ -107,7 +112,7 @@ function channelFilter(app: string, channel: Channel) {
   return { _id: { $in: ids } };
 }
 
-function createCredentialWrites(credentials: Credentials, clock: Clock) {
+function createCredentialWrites(credentials: Credentials, apps: Apps, clock: Clock) {
   return {
     /** Saves a credential, replacing the previous one; workers use it within seconds. */
     async put(
@@ -116,6 +121,7 @@ function createCredentialWrites(credentials: Credentials, clock: Clock) {
       about: Record<string, string>,
     ): Promise<CredentialDocument> {
       const document = buildCredential(key, secret, about, new Date(clock.now()));
+      await forgetAcceptances(apps, key.app);
       await credentials.replaceOne({ _id: document._id }, document, { upsert: true });
       return document;
     },
@@ -132,6 +138,7 @@ function createCredentialWrites(credentials: Credentials, clock: Clock) {
     ): Promise<CredentialDocument | undefined> {
       const key = { app, channel, ...(environment !== undefined && { environment }) };
       const document = buildCredential(key, secret, about, new Date(clock.now()));
+      await forgetAcceptances(apps, app);
       const { matchedCount } = await credentials.replaceOne({ _id, revision }, document);
       return matchedCount === 1 ? document : undefined;
     },
@@ -148,13 +155,15 @@ function createCredentialWrites(credentials: Credentials, clock: Clock) {
       (await credentials.updateOne({ _id, revision }, { $set: { secret } })).matchedCount === 1,
 
     /** Removes a credential; false if it doesn't exist. */
-    remove: async (key: CredentialKey): Promise<boolean> =>
-      (await credentials.deleteOne({ _id: credentialId(key) })).deletedCount === 1,
+    async remove(key: CredentialKey): Promise<boolean> {
+      await forgetAcceptances(apps, key.app);
+      return (await credentials.deleteOne({ _id: credentialId(key) })).deletedCount === 1;
+    },
   };
 }
 
 /** Rejections of credentials by their providers. */
-function createRefusals(credentials: Credentials, clock: Clock) {
+function createRefusals(credentials: Credentials, apps: Apps, clock: Clock) {
   return {
     /**
      * Lists credentials that their provider has rejected in the last hour and not accepted since, the last rejected
@@ -193,8 +202,15 @@ function createRefusals(credentials: Credentials, clock: Clock) {
      * @returns false if it has been rejected since, by what another worker got: then the mark stays
      */
     async clearRefusal(id: string, revision: string): Promise<boolean> {
+      const nowMs = clock.now();
+      const isLong = { $exists: true, $not: { $gt: new Date(nowMs - GAP_MS) } };
+      const long = await credentials.findOne(
+        { _id: id, revision, 'refused.since': isLong },
+        { projection: { app: 1 } },
+      );
+      if (long !== null) await forgetAcceptances(apps, long.app);
       const { matchedCount } = await credentials.updateOne(
-        { _id: id, revision, 'refused.until': { $not: { $gt: new Date(clock.now()) } } },
+        { _id: id, revision, 'refused.until': { $not: { $gt: new Date(nowMs) } } },
         { $unset: { refused: true } },
       );
       return matchedCount === 1;

@@ -1,7 +1,9 @@
 import { createBatcher } from '@carillon/core/batcher';
+import { newClaimId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import type { Collection, Db, Filter } from 'mongodb';
-import { buildDeletion } from './device-deletion.ts';
+import type { Clock } from './clock.ts';
+import { buildDeletion, type DeletionMarks, isUnexpired } from './device-deletion.ts';
 import type { DeviceDocument, InboxDocument } from './documents.ts';
 import type { createReceipts } from './final-outcomes.ts';
 import {
@@ -42,6 +44,7 @@ interface Collaborators {
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
   knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>;
   formerDevices: Pick<ReturnType<typeof createFormerDevices>, 'handOver'>;
+  clock: Pick<Clock, 'now'>;
 }
 
 /**
@@ -82,13 +85,17 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
         .toArray();
       // One that was registered again meanwhile has another end.
       for (const [app, some] of Map.groupBy(found, (device) => device.app))
-        await markAllDeleted(app, { _id: { $in: some.map(({ _id }) => _id) }, ...ended }, true);
+        await markAllDeleted(
+          app,
+          { _id: { $in: some.map(({ _id }) => _id) }, ...ended },
+          { ended: true },
+        );
       return found.length;
     },
 
     /**
-     * Deletes those of these devices that were not seen since `before`, and are no former ones. Returns those that are deleted
-     * and not cleared.
+     * Deletes those of these devices that were not seen since `before`, have not ended, and are no former ones: their former devices
+     * live again, as those of one that has ended. Returns those that this call has deleted.
      */
     async deleteIdle(app: string, tokens: readonly string[], before: Date): Promise<string[]> {
       if (tokens.length === 0) return [];
@@ -98,12 +105,11 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
         // A registered address is seen only there.
         'provider.since': { $not: { $gt: before } },
       };
-      await markAllDeleted(app, { ...among, ...isIdle, ...IS_NOT_FORMER });
+      const isJudged = { ...isUnexpired(collaborators.clock.now()), ...IS_NOT_FORMER };
+      const prunedBy = newClaimId();
+      await markAllDeleted(app, { ...among, ...isIdle, ...isJudged }, { ended: true, prunedBy });
       const deleted = await devices
-        .find(
-          { ...among, deletedAt: { $exists: true }, leaving: true },
-          { projection: { _id: 1 }, batchSize: tokens.length + 1 },
-        )
+        .find({ ...among, prunedBy }, { projection: { _id: 1 }, batchSize: tokens.length + 1 })
         .toArray();
       return deleted.map(({ _id }) => _id);
     },
@@ -135,8 +141,8 @@ function createMarks(
   { knownWebhooks }: Pick<Collaborators, 'knownWebhooks'>,
 ) {
   const isThere = { deletedAt: { $exists: false } };
-  const buildUpdate = (app: string, hasEnded = false) =>
-    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), hasEnded);
+  const buildUpdate = (app: string, marks?: DeletionMarks) =>
+    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), marks);
   return {
     /**
      * Deletes an app's device: from then on its requests and connections are rejected.
@@ -147,13 +153,13 @@ function createMarks(
       const filter = { _id: token, app, ...isThere };
       return (await devices.updateOne(filter, buildUpdate(app))).modifiedCount === 1;
     },
-    /** Deletes those of an app's devices that match. @param haveEnded they have ended by themselves */
+    /** Deletes those of an app's devices that match. */
     async markAllDeleted(
       app: string,
       filter: Filter<DeviceDocument>,
-      haveEnded = false,
+      marks?: DeletionMarks,
     ): Promise<void> {
-      await devices.updateMany({ ...filter, app, ...isThere }, buildUpdate(app, haveEnded));
+      await devices.updateMany({ ...filter, app, ...isThere }, buildUpdate(app, marks));
     },
   };
 }
@@ -194,7 +200,7 @@ function createClearing(
   async function endClearing(tokens: readonly string[]): Promise<void> {
     await devices.updateMany(
       { _id: { $in: [...tokens] } },
-      { $unset: { leaving: true, replacedBy: true, replaces: true } },
+      { $unset: { leaving: true, replacedBy: true, replaces: true, prunedBy: true } },
     );
   }
 
@@ -234,11 +240,11 @@ function createClearing(
       return { pushes, fallbacks: [] };
     },
 
-    /** Clears devices that were deleted while they were no former ones, as `clearLeftovers` does. Returns the pushes that may be complete. */
-    async clearDeleted(app: string, tokens: readonly string[]): Promise<string[]> {
+    /** Clears devices that `deleteIdle` has deleted, as `clearLeftovers` does. Returns the pushes that may be complete. */
+    async clearIdle(app: string, tokens: readonly string[]): Promise<string[]> {
       if (tokens.length === 0) return [];
       const pushes = await clearStored(app, tokens);
-      await markAllDeleted(app, { replacedBy: { $in: [...tokens] } });
+      await devices.updateMany({ replacedBy: { $in: [...tokens] } }, { $set: { leaving: true } });
       await endClearing(tokens);
       return pushes;
     },

@@ -137,7 +137,8 @@ export function createRegistration(tables: DeviceTables, clock: Clock) {
         address === undefined
           ? { provider: '$$REMOVE', way: buildNextWay(undefined) }
           : buildAddress(address, now, keepsKind && address.channel === 'apns');
-      return update({ app, usesFcm, token, address: address?.address }, fields);
+      const seen = { lastActiveAt: { $max: ['$lastActiveAt', '$$NOW'] } };
+      return update({ app, usesFcm, token, address: address?.address }, { ...seen, ...fields });
     },
 
     ...createProofs(devices, clock),

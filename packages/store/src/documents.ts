@@ -18,6 +18,8 @@ export interface AccountDocument {
   /** Requests per minute instead of the plan's; null means unlimited. */
   limit?: number | null;
   suspendedAt?: Date;
+  /** End of its last suspension: its devices could not register before. */
+  resumedAt?: Date;
   createdAt: Date;
 }
 
@@ -46,7 +48,7 @@ export interface AppDocument {
   iosOverMqtt?: true;
   /** Days after which devices that were not seen are deleted (store/prune-devices). */
   pruneAfterDays?: number;
-  /** Since when what providers accept is recorded with the devices: since shortly after `pruneAfterDays` was set. */
+  /** Since when what providers accept is recorded with the devices, without a pause or a credential that failed in between. */
   acceptancesSince?: Date;
   /** Since when an operator holds its deliveries back; pushes are accepted meanwhile. */
   pausedAt?: Date;
@@ -109,8 +111,10 @@ export interface DeviceDocument {
   /** Time from which nothing reaches the device; the scheduler deletes it then (store/deleted-devices). */
   expiresAt?: Date;
   deletedAt?: Date;
-  /** It was deleted because it had ended: the devices that it had replaced are as they were before. */
+  /** It was deleted because it had ended or was idle: the devices that it had replaced are as they were before. */
   ended?: true;
+  /** The claim of the prune that deleted it, until it is cleared. */
+  prunedBy?: string;
   /** The device is deleted or a former one, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
   leaving?: true;
   /** In a former device: the device that has registered its address, and when (store/former-devices). */

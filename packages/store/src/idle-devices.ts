@@ -1,3 +1,4 @@
+import type { Channel } from '@carillon/core/channels';
 import { LIMITS } from '@carillon/core/limits';
 import type { Db, Document, Filter } from 'mongodb';
 import type { DeviceDocument } from './documents.ts';
@@ -23,8 +24,8 @@ export interface IdleDevice {
   /** When it has registered its provider address. */
   addressSince?: Date;
   importedAt?: Date;
-  /** Its provider has reported neither that the app was removed nor that the subscription has ended. */
-  hasLiveAddress: boolean;
+  /** Of its provider address, unless the provider has reported that the app was removed or the subscription has ended. */
+  liveChannel?: Channel;
 }
 
 /** Position in a list of idle devices. */
@@ -39,6 +40,7 @@ const IDLE_FIELDS = {
   lastActiveAt: 1,
   importedAt: 1,
   'provider.since': 1,
+  'provider.channel': 1,
   uninstalled: 1,
   unsubscribed: 1,
 } as const;
@@ -110,6 +112,6 @@ function toIdleDevice({
     ...{ token, lastActiveAt },
     ...(importedAt && { importedAt }),
     ...(provider && { addressSince: provider.since }),
-    hasLiveAddress: provider !== undefined && !uninstalled && !unsubscribed,
+    ...(provider && !uninstalled && !unsubscribed && { liveChannel: provider.channel }),
   };
 }

@@ -1,4 +1,6 @@
+import type { Channel } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
+import type { AppDocument } from './documents.ts';
 import { ACCEPTANCE_PRECISION_MS, type IdleCursor, type IdleDevice } from './idle-devices.ts';
 import type { Store } from './store.ts';
 
@@ -12,13 +14,19 @@ export interface PrunedPage {
   deleted: number;
   /** Devices that stay because they are connected. */
   connected: number;
-  /** Devices that stay because they were imported since, or because their provider may have accepted a push. */
+  /**
+   * Devices that stay because they may have been seen since: they were imported, or could not register, or their provider may have
+   * accepted a push.
+   */
   kept: number;
+  /** Nothing was read: the app is paused, or its account suspended. */
+  isHeld?: true;
 }
 
 /** Which devices of an app are pruned. */
 export interface PruneQuery {
-  app: string;
+  /** As just read. */
+  app: Pick<AppDocument, '_id' | 'account' | 'pausedAt' | 'acceptancesSince'>;
   /** Devices are deleted that were last seen at this time or earlier: some days ago (LIMITS.pruneDaysMin). */
   before: Date;
   after?: IdleCursor | undefined;
@@ -27,7 +35,10 @@ export interface PruneQuery {
 }
 
 export interface PruneResources {
-  store: Pick<Store, 'apps' | 'devices' | 'deletedDevices' | 'idleDevices' | 'clock'>;
+  store: Pick<
+    Store,
+    'accounts' | 'credentials' | 'devices' | 'deletedDevices' | 'idleDevices' | 'clock'
+  >;
   /** Reads which devices are connected, in the order of the tokens. Throws if Redis fails: then nothing is pruned. */
   areOnline(tokens: readonly string[]): Promise<boolean[]>;
   checkCompletion(pushes: readonly string[]): Promise<void>;
@@ -44,15 +55,16 @@ export interface PruneResources {
  */
 export async function prunePage(
   { store, areOnline, checkCompletion }: PruneResources,
-  { app, before, after, isDryRun = false }: PruneQuery,
+  { app: { _id: app, account, pausedAt, acceptancesSince }, before, after, isDryRun }: PruneQuery,
 ): Promise<PrunedPage> {
   const { idleDevices, deletedDevices, devices, clock } = store;
-  const recordedSince = (await store.apps.find(app))?.acceptancesSince;
+  const { suspendedAt, resumedAt } = (await store.accounts.find(account)) ?? {};
+  if (pausedAt !== undefined || suspendedAt !== undefined)
+    return { deleted: 0, connected: 0, kept: 0, isHeld: true };
+  const seen = { before, resumedAt, acceptancesSince, channels: await readChannels(store, app) };
   const page = await idleDevices.list(app, before, after, DEVICES_PER_PAGE);
   const last = page.length === DEVICES_PER_PAGE ? page.at(-1) : undefined;
-  const tokens = page
-    .filter((device) => isIdle(device, before, recordedSince))
-    .map(({ token }) => token);
+  const tokens = page.filter((device) => isIdle(device, seen)).map(({ token }) => token);
   const online = await areOnline(tokens);
   const connected = tokens.filter((_, index) => online[index] === true);
   const offline = tokens.filter((_, index) => online[index] !== true);
@@ -66,24 +78,46 @@ export async function prunePage(
   await devices.touch(connected.map((token) => ({ token, at })));
   const deleted = await deletedDevices.deleteIdle(app, offline, before);
   failpoint('pruned', app);
-  await checkCompletion(await deletedDevices.clearDeleted(app, deleted));
+  await checkCompletion(await deletedDevices.clearIdle(app, deleted));
   return { ...result, deleted: deleted.length };
+}
+
+/** Reads the channels over which the app's providers accept pushes: it has credentials, of which none is refused. */
+async function readChannels(
+  { credentials }: Pick<Store, 'credentials'>,
+  app: string,
+): Promise<Set<Channel>> {
+  const found = await credentials.list(app);
+  const refused = new Set(found.flatMap((one) => (one.refused ? [one.channel] : [])));
+  return new Set(found.map(({ channel }) => channel).filter((channel) => !refused.has(channel)));
+}
+
+/** What shows whether a device was seen since `before`. */
+interface Seen {
+  before: Date;
+  /** Since when devices can register. */
+  resumedAt: Date | undefined;
+  acceptancesSince: Date | undefined;
+  /** Channels over which pushes are accepted now. */
+  channels: ReadonlySet<Channel>;
 }
 
 /**
  * Checks that a device was seen in no way since `before`. What its provider accepts is recorded while the app prunes by itself, to a
- * day: before that is known for the whole time, a device with a live address stays.
+ * day: unless that is known for the whole time, and could be accepted, a device with a live address stays.
  */
 function isIdle(
-  { lastActiveAt, addressSince, importedAt, hasLiveAddress }: IdleDevice,
-  before: Date,
-  recordedSince: Date | undefined,
+  { lastActiveAt, addressSince, importedAt, liveChannel }: IdleDevice,
+  { before, resumedAt, acceptancesSince, channels }: Seen,
 ): boolean {
-  const others = [addressSince, importedAt];
+  const others = [addressSince, importedAt, resumedAt];
   if (others.some((at) => at !== undefined && at > before)) return false;
-  if (!hasLiveAddress) return true;
+  if (liveChannel === undefined) return true;
   const acceptedBefore = new Date(before.getTime() - ACCEPTANCE_PRECISION_MS);
   return (
-    recordedSince !== undefined && recordedSince <= acceptedBefore && lastActiveAt <= acceptedBefore
+    channels.has(liveChannel) &&
+    acceptancesSince !== undefined &&
+    acceptancesSince <= acceptedBefore &&
+    lastActiveAt <= acceptedBefore
   );
 }

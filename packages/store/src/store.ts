@@ -152,7 +152,7 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     credentials: createCredentials(db, clock),
     devices: createDevices(db, clock, knownWebhooks),
     deletedDevices: createDeletedDevices(db, {
-      ...{ subscriptions, receipts, knownWebhooks, formerDevices },
+      ...{ subscriptions, receipts, knownWebhooks, formerDevices, clock },
     }),
     idleDevices: createIdleDevices(db),
     subscriptions,

@@ -124,10 +124,15 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'credentials.recordRefusal': on({ credentials: credential }, (store) =>
     store.credentials.recordRefusal(credential._id, 'r1', 'no', 1_000),
   ),
-  'credentials.clearRefusal': on(
-    { credentials: { ...credential, refused: { detail: 'no' } } },
-    (store) => store.credentials.clearRefusal(credential._id, 'r1'),
-  ),
+  'credentials.clearRefusal': {
+    'of a moment': on({ credentials: { ...credential, refused: { detail: 'no' } } }, (store) =>
+      store.credentials.clearRefusal(credential._id, 'r1'),
+    ),
+    'of a long time': on(
+      { credentials: { ...credential, refused: { detail: 'no', since: new Date(0) } } },
+      (store) => store.credentials.clearRefusal(credential._id, 'r1'),
+    ),
+  },
   'devices.register': {
     'where another device can be reached as a former one': on(
       { devices: device({ provider: { ...ADDRESS, since: NOW } }) },
@@ -181,14 +186,14 @@ export const REGISTRATION_WRITE_CASES: Cases = {
     (store) => store.deletedDevices.deleteIdle(APP, ['device1', 'device2'], anHourAgo()),
     ensureIndexes,
   ),
-  'deletedDevices.clearDeleted': on(
+  'deletedDevices.clearIdle': on(
     {
       devices: device({ deletedAt: NOW, leaving: true }),
       pushes: push({ work: batchInInbox() }),
       inbox: inboxRows(PUSH),
       subscriptions: subscription('news'),
     },
-    (store) => store.deletedDevices.clearDeleted(APP, ['device1', 'device2']),
+    (store) => store.deletedDevices.clearIdle(APP, ['device1', 'device2']),
   ),
   'deletedDevices.clearAgain': on({ devices: device({ replacedBy: 'device2' }) }, (store) =>
     store.deletedDevices.clearAgain('device1'),

@@ -96,7 +96,7 @@ function describe({ deleted, connected, kept }: PrunedDevices, isDryRun: boolean
     ...(kept === 0
       ? []
       : [
-          `${formatCount(kept, 'device')} stay: they were imported since, or their provider may have accepted a push since.`,
+          `${formatCount(kept, 'device')} stay: they were imported since, their provider may have accepted a push since, or their account was suspended since.`,
         ]),
   ];
 }

@@ -33,7 +33,7 @@ const connect = async ({ devices }: TestStore, { token, connects }: Given) => {
 const prune = async (by: TestStore, { token }: Given) => {
   const before = new Date(by.clock.now() - YEAR_MS / 2);
   const deleted = await by.deletedDevices.deleteIdle(APP, [token], before);
-  await by.deletedDevices.clearDeleted(APP, deleted);
+  await by.deletedDevices.clearIdle(APP, deleted);
 };
 
 test.each([

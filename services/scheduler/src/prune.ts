@@ -1,7 +1,7 @@
 import type { Producers } from '@carillon/queue/producers';
 import type { PruningApp } from '@carillon/store/apps';
 import type { IdleCursor } from '@carillon/store/idle-devices';
-import { prunePage } from '@carillon/store/prune-devices';
+import { type PruneResources, prunePage } from '@carillon/store/prune-devices';
 import type { Store } from '@carillon/store/store';
 
 /** Maximum apps that are read in one tick. */
@@ -39,7 +39,7 @@ export interface PrunedApp {
  * @returns a function that returns the number of deleted devices
  */
 export function createPrune(
-  store: Pick<Store, 'apps' | 'devices' | 'deletedDevices' | 'idleDevices' | 'clock'>,
+  store: Pick<Store, 'apps'> & PruneResources['store'],
   producers: Pick<Producers, 'checkCompletion'>,
   areOnline: (tokens: readonly string[]) => Promise<boolean[]>,
   report: (pruned: PrunedApp) => void,
@@ -49,10 +49,17 @@ export function createPrune(
   let lastApp = '';
   let failure: unknown;
 
-  async function pruneApp({ _id: app, pruneAfterDays, acceptancesSince }: PruningApp) {
-    if (acceptancesSince === undefined) await store.apps.markAcceptancesRecorded(app);
-    const pass = passes.get(app) ?? { dueAt: 0 };
+  async function pruneApp({ _id, acceptancesSince }: PruningApp) {
+    if (acceptancesSince === undefined) await store.apps.markAcceptancesRecorded(_id);
+    const pass = passes.get(_id) ?? { dueAt: 0 };
     if (pass.dueAt > performance.now()) return 0;
+    // Read for each page: an operator who turns it off, or pauses the app, stops a tick that runs.
+    const app = await store.apps.find(_id);
+    const pruneAfterDays = app?.pruneAfterDays;
+    if (app === undefined || pruneAfterDays === undefined) {
+      passes.set(_id, { dueAt: performance.now() + PASS_INTERVAL_MS });
+      return 0;
+    }
     const before = new Date(store.clock.now() - pruneAfterDays * DAY_MS);
     const page = await prunePage(
       { store, areOnline, checkCompletion },
@@ -60,8 +67,8 @@ export function createPrune(
     );
     const { deleted, connected, next } = page;
     const isEnd = next === undefined;
-    passes.set(app, { after: next, dueAt: isEnd ? performance.now() + PASS_INTERVAL_MS : 0 });
-    if (deleted > 0) report({ app, deleted, connected });
+    passes.set(_id, { after: next, dueAt: isEnd ? performance.now() + PASS_INTERVAL_MS : 0 });
+    if (deleted > 0) report({ app: _id, deleted, connected });
     return deleted;
   }
 

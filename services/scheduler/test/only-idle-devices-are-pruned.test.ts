@@ -20,10 +20,18 @@ beforeEach(async () => {
 });
 
 async function createApp(pruneAfterDays: number): Promise<string> {
-  const id = await store.apps.create('Test', newObjectId());
+  const id = await store.apps.create('Test', await store.accounts.create('Test', 'pro'));
+  await putCredential(id);
   await store.apps.updateSettings(id, { pruneAfterDays });
   return id;
 }
+
+const putCredential = (of: string) =>
+  store.credentials.put({ app: of, channel: 'fcm' }, { v: 1 } as never, {});
+const apps = () => under.db.collection<{ _id: string }>('apps');
+/** Makes what providers accept known since some days ago. */
+const setRecorded = (days: number) =>
+  apps().updateOne({ _id: app }, { $set: { acceptancesSince: daysAgo(days) } });
 
 /** Stores devices that were not seen for 100 days. */
 async function insert(of: string, fields: object = {}, count = 1): Promise<string[]> {
@@ -92,11 +100,7 @@ describe('a device that was not seen for 100 days in an app that prunes after 90
       stays: true,
     },
   ])('$name', async ({ fields, recordedDays, stays }) => {
-    if (recordedDays !== undefined) {
-      const acceptancesSince = daysAgo(recordedDays);
-      const apps = under.db.collection<{ _id: string }>('apps');
-      await apps.updateOne({ _id: app }, { $set: { acceptancesSince } });
-    }
+    if (recordedDays !== undefined) await setRecorded(recordedDays);
     await insert(app, fields);
     await createTick()();
     expect(await countThere(app)).toBe(stays ? 1 : 0);
@@ -115,6 +119,160 @@ describe('a device that was not seen for 100 days in an app that prunes after 90
     expect(reported).toEqual([]);
   });
 });
+
+/** What held an app's deliveries back, or kept a provider from accepting them. */
+const GAPS: {
+  name: string;
+  begin: () => Promise<unknown>;
+  end?: () => Promise<unknown>;
+  /** Devices without an address could be seen all the time. */
+  others: 'stay' | 'stay meanwhile' | 'are deleted';
+}[] = [
+  {
+    name: 'its app is paused',
+    begin: () => store.apps.pause(app),
+    end: () => store.apps.resume(app),
+    others: 'stay meanwhile',
+  },
+  {
+    name: 'its account is suspended: it cannot register',
+    begin: async () => store.accounts.suspend(await accountOf()),
+    end: async () => store.accounts.resume(await accountOf()),
+    others: 'stay',
+  },
+  {
+    name: 'the credential is refused',
+    begin: async () => {
+      const { _id, revision } = await findCredential();
+      await store.credentials.recordRefusal(_id, revision, '401', -1);
+      const since = daysAgo(80);
+      await credentials().updateOne({ _id }, { $set: { 'refused.since': since } });
+    },
+    end: async () => {
+      const { _id, revision } = await findCredential();
+      expect(await store.credentials.clearRefusal(_id, revision)).toBe(true);
+    },
+    others: 'are deleted',
+  },
+  {
+    name: 'the credential is missing',
+    begin: () => store.credentials.remove({ app, channel: 'fcm' }),
+    end: () => putCredential(app),
+    others: 'are deleted',
+  },
+  {
+    name: 'the credential is another one since',
+    begin: async () => store.credentials.replace(await findCredential(), { v: 1 } as never, {}),
+    others: 'are deleted',
+  },
+];
+const accountOf = async () => (await store.apps.find(app))?.account ?? '';
+const credentials = () => under.db.collection<{ _id: string }>('credentials');
+async function findCredential() {
+  const found = await store.credentials.find({ app, channel: 'fcm' });
+  if (found === undefined) throw new Error('no credential');
+  return found;
+}
+
+test.each(GAPS)(
+  'a device with a live address stays while $name, and then as long as after the setting was turned on',
+  async ({ begin, end, others }) => {
+    await insert(app, address(daysAgo(100)));
+    await setRecorded(200);
+    await begin();
+    await createTick()();
+    if (end !== undefined) {
+      // As if the scheduler had come to the app just before.
+      await setRecorded(200);
+      await createTick()();
+      expect(await countThere(app)).toBe(1);
+      await insert(app);
+      await createTick()();
+      expect(await countThere(app)).toBe(others === 'are deleted' ? 1 : 2);
+      await end();
+    }
+    await createTick()();
+    expect(await countThere(app)).toBe(others === 'stay' ? 2 : 1);
+    await setRecorded(92);
+    const longAgo = { $set: { resumedAt: daysAgo(92) } };
+    await under.db
+      .collection<{ _id: string }>('accounts')
+      .updateOne({ _id: await accountOf() }, longAgo);
+    await createTick()();
+    expect(await countThere(app)).toBe(0);
+  },
+);
+
+test('a device whose address another one has taken, and which is not seen any more, lives again', async () => {
+  const fcm = { channel: 'fcm', address: newObjectId() } as const;
+  const { token } = await store.devices.register(app, 'android', fcm, { usesFcm: true });
+  const { token: next } = await store.devices.register(app, 'android', fcm, { usesFcm: true });
+  expect(await store.devices.find(token)).toMatchObject({ replacedBy: next });
+  const longAgo = { lastActiveAt: daysAgo(100), 'provider.since': daysAgo(100) };
+  await devices().updateOne({ _id: next }, { $set: longAgo });
+  await setRecorded(92);
+  await createTick()();
+  expect(await store.devices.find(next)).toHaveProperty('deletedAt');
+  // As the scheduler does with all that are not cleared.
+  for (const one of await store.deletedDevices.listUncleared(10))
+    await store.deletedDevices.clearLeftovers(one.app, one.token);
+  const device = await devices().findOne({ _id: token });
+  for (const field of ['deletedAt', 'replacedBy', 'leaving'])
+    expect(device).not.toHaveProperty(field);
+  expect(device?.provider).toMatchObject(fcm);
+  expect(device?.provider).not.toHaveProperty('formerOf');
+});
+
+test('a prune counts and clears what it has deleted alone, and leaves what has ended by its own time', async () => {
+  const [idle = ''] = await insert(app);
+  const [erased = ''] = await insert(app);
+  const [ended = ''] = await insert(app, { expiresAt: daysAgo(1) });
+  await insert(app, { replacedBy: erased, replacedAt: daysAgo(1) });
+  await createTick(async (tokens) => {
+    if (tokens.includes(erased)) await store.deletedDevices.markDeleted(app, erased);
+    return tokens.map(() => false);
+  })();
+  expect(reported).toEqual([{ app, deleted: 1, connected: 0 }]);
+  expect(await store.devices.find(idle)).not.toHaveProperty('prunedBy');
+  expect(await devices().findOne({ _id: ended })).not.toHaveProperty('deletedAt');
+  // It is cleared as a backend's deletion is: with its former devices.
+  await store.deletedDevices.clearLeftovers(app, erased);
+  expect(await countThere(app)).toBe(1);
+});
+
+test.each([{ channel: 'fcm', address: 'another' } as const, undefined])(
+  'a device that has changed its address to %j was seen',
+  async (changed) => {
+    const [token = ''] = await insert(app, address(daysAgo(100)));
+    await store.devices.setAddress(app, token, changed);
+    await store.devices.setAddress(app, token, undefined);
+    await createTick()();
+    expect(await countThere(app)).toBe(1);
+  },
+);
+
+test('a refusal of a moment is no gap', async () => {
+  await insert(app, address(daysAgo(100)));
+  await setRecorded(92);
+  const { _id, revision } = await findCredential();
+  await store.credentials.recordRefusal(_id, revision, '401', -1);
+  await store.credentials.clearRefusal(_id, revision);
+  await createTick()();
+  expect(await countThere(app)).toBe(0);
+});
+
+test.each([null, 120])(
+  'a setting that becomes %s stops a tick that runs',
+  async (pruneAfterDays) => {
+    const own = await insert(app, {}, 2_500);
+    await createTick(async (tokens) => {
+      if (tokens.some((token) => own.includes(token)))
+        await store.apps.updateSettings(app, { pruneAfterDays });
+      return tokens.map(() => false);
+    })();
+    expect(await countThere(app)).toBe(1_500);
+  },
+);
 
 test('an app whose devices cannot be read holds up no other, and its own setting ends', async () => {
   const failing = await insert(app);
