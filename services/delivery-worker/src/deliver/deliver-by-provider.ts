@@ -7,7 +7,9 @@ import { computeRetryDelayMs } from '@carillon/core/retry-policy';
 import { countAttributes, type Span } from '@carillon/core/tracing';
 import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
+import { ACCEPTANCE_PRECISION_MS } from '@carillon/store/idle-devices';
 import type { Store } from '@carillon/store/store';
+import type { createAcceptedRecorder } from './accepted-devices.ts';
 import type { GetAppSettings } from './app-settings.ts';
 import { type Progress, trackProgress } from './batch-progress.ts';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
@@ -45,7 +47,8 @@ export interface ProviderResources {
   getAppSettings: GetAppSettings;
   /** Called with the result of each attempt, for the metrics and the log. */
   report(push: string, result: AttemptResult): void;
-  recordAccepted(app: string, token: string): void;
+  /** Records devices that were not seen for a day, and whose provider accepts pushes. */
+  accepted: Pick<ReturnType<typeof createAcceptedRecorder>, 'record' | 'flush'>;
 }
 
 /** What an attempt means: `refused` is a refusal that concerns the credential, and not only its recipient. */
@@ -62,6 +65,7 @@ interface Recipient {
   address: Address;
   credentialClient: CredentialClient;
   upstream: Upstream;
+  lastActiveAt: Date;
 }
 
 /** One batch in progress. */
@@ -145,7 +149,12 @@ async function deliverWithClients(
       ];
     }),
   );
-  const save = () => delivery.save(selectStillDeferred({ deferred, delivery }));
+  const { accepted } = resources;
+  async function save(): Promise<void> {
+    // A recipient whose outcome is saved is not tried again, so nothing else would record its device.
+    await accepted.flush();
+    await delivery.save(selectStillDeferred({ deferred, delivery }));
+  }
   const progress = trackProgress(save, delivery.pending);
   const run: Run = {
     resources,
@@ -164,7 +173,7 @@ async function deliverWithClients(
   const flagGone = () => resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
   try {
     const maySend = await sendAll(run, clients);
-    await flagGone();
+    await Promise.all([flagGone(), accepted.flush()]);
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
@@ -257,6 +266,7 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
         address,
         credentialClient,
         upstream: credentialClient.upstreamOf(address),
+        lastActiveAt: device.lastActiveAt,
       },
     ];
   });
@@ -392,7 +402,7 @@ function applyAttempt(
     upstream.circuit.onAnswered(permit, isAccepted);
     upstream.window.growByOne();
     if (isAccepted) credentialClient.onAccepted();
-    if (isAccepted) run.resources.recordAccepted(run.delivery.push.app, token);
+    if (isAccepted) recordAccepted(run, recipient);
   }
   if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
   else if (attempt.kind === 'rejected')
@@ -408,6 +418,15 @@ function applyAttempt(
     });
   }
   return attempt;
+}
+
+/** Records an acceptance with the device, if the stored time would be too old. */
+function recordAccepted(
+  { resources: { accepted, store }, delivery }: Run,
+  { token, lastActiveAt }: Recipient,
+): void {
+  const isDue = store.clock.now() - lastActiveAt.getTime() >= ACCEPTANCE_PRECISION_MS;
+  if (isDue) accepted.record(delivery.push.app, token);
 }
 
 /** Fails a recipient for which alone the credential is refused round after round; each other one waits for a round. */
