@@ -219,10 +219,12 @@ test(
   LIMIT_MS,
 );
 
-test('a prune needs a time of at least seven days, and the Redis of presence', async () => {
+test('a prune needs a time of at least seven days, a yes, and the Redis of presence', async () => {
   const app = await createOther(1);
   const options = (since: string) => ['device', 'prune', '--app', app, '--not-seen-since', since];
   expect(await cli(...options('6d'))).toMatchObject({ code: 1 });
+  // There is no terminal to ask on.
+  expect(await cli(...options('90d'))).toMatchObject({ code: 2 });
   const env = { MONGODB_URI: set.dev.mongodb, REDIS_URL: 'redis://127.0.0.1:9' };
   const unreachable = await runCarillonHere(NOWHERE, options('90d'), env);
   expect(unreachable.code).toBe(3);

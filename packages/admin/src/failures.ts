@@ -24,7 +24,8 @@ export interface FailureView {
   reasons: { reason?: Failure; text: string; count: number }[];
 }
 
-const CURSOR = /^(\d{1,15})\.([0-9a-z-]{1,64})$/;
+/** Position in a list of failures, as `next` has it. */
+export const FAILURE_CURSOR = /^(\d{1,15})\.([0-9a-z-]{1,64})$/;
 
 /**
  * Lists failed deliveries of an app, the newest first. Batches of one push that follow each other are one item, so a
@@ -51,7 +52,7 @@ export async function listFailures(
 }
 
 function parseCursor(text: string | undefined): FailureCursor | undefined {
-  const [, ms, id] = CURSOR.exec(text ?? '') ?? [];
+  const [, ms, id] = FAILURE_CURSOR.exec(text ?? '') ?? [];
   return ms === undefined || id === undefined ? undefined : { failedAt: new Date(Number(ms)), id };
 }
 

@@ -188,7 +188,8 @@ function createSwitches(webhooks: WebhookCollection, clock: Clock) {
     reason: NonNullable<WebhookDocument['off']>['reason'],
   ): Promise<boolean> {
     const off = { at: new Date(clock.now()), reason };
-    const update = { $set: { off }, $unset: { retryAt: true as const } };
+    const ended = { retryAt: true, testAt: true, resend: true } as const;
+    const update = { $set: { off }, $unset: ended };
     const { modifiedCount } = await webhooks.updateOne(
       { ...filter, off: { $exists: false } },
       update,

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describeError } from '@carillon/admin/admin-error';
-import type { FailureView } from '@carillon/admin/failures';
+import { FAILURE_CURSOR, type FailureView } from '@carillon/admin/failures';
 import {
   type FailureSelection,
   MAX_NAMED_PUSHES,
@@ -44,6 +44,8 @@ function addListCommand(failures: Command, { stack, output }: CommandContext): v
   addPaging(addFilter(list), 'before', 'cursor').action(
     async ({ app, channel, reason, from, to, ...paging }: FilterOptions & PagingOptions) => {
       const query = { channel, reason, from, to, ...toPageQuery(paging) };
+      if (query.cursor !== undefined && !FAILURE_CURSOR.test(query.cursor))
+        throw usageError('--before must be what the last line of a page names.');
       const page = await withAdmin(stack(), (admin) => admin.listFailures(app, query));
       const items = page.items.map((item) => ({ ...item, failedAt: toIso(item.failedAt) }));
       output.show(items, formatPage(page, formatFailure, 'before'));

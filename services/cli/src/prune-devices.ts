@@ -3,7 +3,7 @@ import { requireApp } from '@carillon/admin/require-app';
 import type { Command } from 'commander';
 import { runAudited } from './audited.ts';
 import { type CommandStore, withStore } from './database.ts';
-import { Failure } from './failure.ts';
+import { Failure, usageError } from './failure.ts';
 import { parsePastTime } from './option-parsers.ts';
 import { formatCount } from './output.ts';
 import { type ProgressContext, startProgress } from './progress.ts';
@@ -74,7 +74,9 @@ async function prune(
   const found = await run(true, undefined);
   if (dryRun || found.deleted === 0) return found;
   const question = `Delete ${formatCount(found.deleted, 'device')} of app ${app}?`;
-  if (!yes && context.confirm !== undefined && !(await context.confirm(question)))
+  if (!yes && context.confirm === undefined)
+    throw usageError('Nothing was deleted: without a terminal to ask on, give --yes.');
+  if (!yes && !(await context.confirm?.(question)))
     throw new Failure(1, 'Nothing was deleted.', '');
   const facts = { app, notSeenSince: notSeenSince.toISOString() };
   return runAudited(store, { action: 'device.prune', account, facts }, () =>

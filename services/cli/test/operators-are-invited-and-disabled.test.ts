@@ -94,7 +94,11 @@ test('a token is shown once, listed without its text, expires after 90 days, and
 test('a token has a name, a role below owner, at most a year, and accounts that exist', async () => {
   const wrong = [
     ...[[''], ['a\u202eb'], ['x'.repeat(65)], ['x', '--role', 'owner'], ['x', '--expires', '367d']],
-    ...[['x', '--expires', 'never']],
+    ...[
+      ['x', '--expires', 'never'],
+      ['x', '--expires', '90'],
+      ['x', '--expires', '0d'],
+    ],
   ];
   for (const args of wrong)
     expect([args, (await run('token', 'create', ...args)).code]).toEqual([args, 2]);

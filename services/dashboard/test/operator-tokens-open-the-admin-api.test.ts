@@ -72,6 +72,8 @@ describe('a program', () => {
     const settings = { name: 'Shop', registration: 'closed', paused: true };
     expect(await succeed(program.put(path, settings))).toMatchObject(settings);
     expect(await succeed(program.get(path))).toMatchObject({ account, ...settings });
+    const wrong = await program.put(path, { nmae: 'Shop' });
+    expect([wrong.status, wrong.body.code]).toEqual([400, 'INVALID_PARAM']);
 
     const credential = (channel: string, body: object) =>
       succeed(program.put(`${path}/credentials/${channel}`, body));

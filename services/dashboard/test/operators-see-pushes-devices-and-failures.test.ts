@@ -159,6 +159,17 @@ test('a push is sent, listed, shown with its time line, sent again and deleted',
   });
 });
 
+test('a push to the active subscribers of a topic is sent to active ones again', async () => {
+  const [token = ''] = await register();
+  await database.store.subscriptions.subscribe(app, { token, platform: 'android' }, ['active']);
+  const to = '/topics/active';
+  const { id } = await post('/apps/:app/pushes', { app, to, data: {}, active_within: 3_600 });
+  const again = await post('/pushes/:push/send-again', { push: id });
+  const stored = await database.pushes.find({ _id: { $in: [id, again.id] } }).toArray();
+  const audience = { topics: ['active'], activeWithinSeconds: 3_600 };
+  expect(stored).toMatchObject([{ audience }, { audience }]);
+});
+
 test('fields of providers are stored as they were written, and sent again', async () => {
   const [to = ''] = await register();
   const fields = { priority: 'normal', apns: { payload: { aps: { badge: null } } }, fcm: {} };

@@ -1,3 +1,4 @@
+import { newRequestId } from '../../../packages/core/src/ids.ts';
 import type { TestTenant } from '../api/tenants.ts';
 import { send } from '../end-to-end/pushes.ts';
 import { createTopicCalls } from '../guarantees/topic-calls.ts';
@@ -53,7 +54,7 @@ async function recordRequest({ store }: ProviderFixture, webhook: string): Promi
   await store.webhookRequests.record(webhook, [
     {
       ...{
-        _id: 'f'.repeat(24),
+        _id: newRequestId(Date.now()),
         webhook,
         at: new Date(),
         status: 404,

@@ -299,6 +299,8 @@ function sendError(response: Response, error: ConsoleError, requestId: string): 
   if (response.headersSent) return void response.destroy();
   const { code, status, message, retryAfterSeconds, parameter } = error;
   if (retryAfterSeconds !== undefined) response.setHeader('retry-after', retryAfterSeconds);
+  // RFC 9110, 15.5.2
+  if (status === 401) response.setHeader('www-authenticate', 'Bearer');
   // The rest of an unread body would be taken for the next request.
   if (!response.req.complete) response.setHeader('connection', 'close');
   sendJson(response, status, { code, error: message, parameter, requestId });

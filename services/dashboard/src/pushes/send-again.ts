@@ -36,10 +36,12 @@ export async function sendAgain(
 async function readAudience(
   { pushSummaries }: Pick<Reports, 'pushSummaries'>,
   push: PushDocument,
-): Promise<Pick<PushRequest, 'tokens' | 'topics'>> {
+): Promise<Pick<PushRequest, 'tokens' | 'topics' | 'activeWithinSeconds'>> {
   const { audience } = push;
-  if (audience !== undefined)
-    return { topics: audience.topics, tokens: splitTokens(audience.tokens) };
+  if (audience !== undefined) {
+    const { tokens, ...rest } = audience;
+    return { ...rest, tokens: splitTokens(tokens) };
+  }
   const tokens = await pushSummaries.listTokens(push, LIMITS.tokensPerPush);
   if (tokens !== undefined) return { topics: [], tokens };
   const limit = LIMITS.tokensPerPush.toLocaleString('en');
