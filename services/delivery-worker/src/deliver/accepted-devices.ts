@@ -1,3 +1,4 @@
+import { ACCEPTANCE_PRECISION_MS } from '@carillon/store/idle-devices';
 import type { Store } from '@carillon/store/store';
 
 /** Maximum devices of a write. */
@@ -14,7 +15,7 @@ const APPS_PER_READ = 1_000;
  * nothing; while nothing is accepted it reads nothing. Batches that end at the same time share a write.
  */
 export function createAcceptedRecorder(
-  { apps, devices }: Pick<Store, 'apps' | 'devices'>,
+  { apps, devices, clock }: Pick<Store, 'apps' | 'devices' | 'clock'>,
   onError: (error: unknown) => void,
 ) {
   /** The app of each device. */
@@ -66,9 +67,10 @@ export function createAcceptedRecorder(
   }
 
   return {
-    /** Records that a provider has accepted a push to a device that was not seen for a day; `flush` writes it. */
-    record(app: string, token: string): void {
-      if (pending.size < MAX_PENDING) pending.set(token, app);
+    /** Records that a provider has accepted a push to a device, if its stored time would be too old; `flush` writes it. */
+    record(app: string, { token, lastActiveAt }: { token: string; lastActiveAt: Date }): void {
+      const isDue = clock.now() - lastActiveAt.getTime() >= ACCEPTANCE_PRECISION_MS;
+      if (isDue && pending.size < MAX_PENDING) pending.set(token, app);
     },
     flush,
     stop: flush,

@@ -7,7 +7,6 @@ import { computeRetryDelayMs } from '@carillon/core/retry-policy';
 import { countAttributes, type Span } from '@carillon/core/tracing';
 import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
-import { ACCEPTANCE_PRECISION_MS } from '@carillon/store/idle-devices';
 import type { Store } from '@carillon/store/store';
 import type { createAcceptedRecorder } from './accepted-devices.ts';
 import type { GetAppSettings } from './app-settings.ts';
@@ -47,7 +46,6 @@ export interface ProviderResources {
   getAppSettings: GetAppSettings;
   /** Called with the result of each attempt, for the metrics and the log. */
   report(push: string, result: AttemptResult): void;
-  /** Records devices that were not seen for a day, and whose provider accepts pushes. */
   accepted: Pick<ReturnType<typeof createAcceptedRecorder>, 'record' | 'flush'>;
 }
 
@@ -59,13 +57,12 @@ export interface AttemptResult {
   reason?: Failure;
 }
 
-interface Recipient {
+interface Recipient extends Pick<ReachableDevice, 'lastActiveAt'> {
   position: number;
   token: string;
   address: Address;
   credentialClient: CredentialClient;
   upstream: Upstream;
-  lastActiveAt: Date;
 }
 
 /** One batch in progress. */
@@ -142,18 +139,17 @@ async function deliverWithClients(
       ? await clients.bulkhead.acquire()
       : undefined;
   const deferred: Run['deferred'] = new Map(
-    delivery.batch.work.later?.map(([position, retryAtMs, retries, providerError]) => {
-      return [
-        position,
-        { retryAtMs, retries, ...(providerError !== undefined && { providerError }) },
-      ];
-    }),
+    delivery.batch.work.later?.map(([position, retryAtMs, retries, providerError]) => [
+      position,
+      { retryAtMs, retries, ...(providerError !== undefined && { providerError }) },
+    ]),
   );
   const { accepted } = resources;
   async function save(): Promise<void> {
-    // A recipient whose outcome is saved is not tried again, so nothing else would record its device.
+    // First: a recipient whose outcome is saved is not tried again.
     await accepted.flush();
-    await delivery.save(selectStillDeferred({ deferred, delivery }));
+    const left = [...deferred].filter(([position]) => delivery.pending.has(position));
+    await delivery.save(new Map(left));
   }
   const progress = trackProgress(save, delivery.pending);
   const run: Run = {
@@ -402,7 +398,7 @@ function applyAttempt(
     upstream.circuit.onAnswered(permit, isAccepted);
     upstream.window.growByOne();
     if (isAccepted) credentialClient.onAccepted();
-    if (isAccepted) recordAccepted(run, recipient);
+    if (isAccepted) run.resources.accepted.record(run.delivery.push.app, recipient);
   }
   if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
   else if (attempt.kind === 'rejected')
@@ -418,15 +414,6 @@ function applyAttempt(
     });
   }
   return attempt;
-}
-
-/** Records an acceptance with the device, if the stored time would be too old. */
-function recordAccepted(
-  { resources: { accepted, store }, delivery }: Run,
-  { token, lastActiveAt }: Recipient,
-): void {
-  const isDue = store.clock.now() - lastActiveAt.getTime() >= ACCEPTANCE_PRECISION_MS;
-  if (isDue) accepted.record(delivery.push.app, token);
 }
 
 /** Fails a recipient for which alone the credential is refused round after round; each other one waits for a round. */
@@ -494,14 +481,6 @@ function defer(
   });
   run.waitMs = Math.min(run.waitMs, waitMs);
   run.hasDeferred = true;
-}
-
-/** Selects deferred recipients without an outcome. */
-function selectStillDeferred({
-  deferred,
-  delivery,
-}: Pick<Run, 'deferred' | 'delivery'>): Map<number, Deferral> {
-  return new Map([...deferred].filter(([position]) => delivery.pending.has(position)));
 }
 
 async function toProviderPush(

@@ -125,7 +125,7 @@ test('what could not be written is written with what follows, or at the stop', a
   );
   const tokens = await registerSeen(25, 2);
   for (const token of tokens) {
-    recorder.record(app, token);
+    recorder.record(app, { token, lastActiveAt: new Date(0) });
     await recorder.flush();
   }
   expect(errors).toHaveLength(2);
