@@ -4,7 +4,7 @@ import type { BatchDocument, DeviceDocument } from '../../packages/store/src/doc
 import type { TestTenant } from '../support/api/tenants.ts';
 import { getDeviceInfo, send } from '../support/end-to-end/pushes.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
-import { registerSimulatedBrowser } from '../support/providers/devices.ts';
+import { type ProviderDevice, registerSimulatedBrowser } from '../support/providers/devices.ts';
 import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
 import { useSharedProviders } from '../support/shared-stack.ts';
@@ -44,6 +44,16 @@ async function recipientsOf({ id }: { id: string }): Promise<string[]> {
   return found.flatMap(({ work }) => splitTokens(work.tokens));
 }
 
+/** As the web client does at each start of a page whose browser is registered. */
+async function visit({ token, auth }: ProviderDevice): Promise<void> {
+  const response = await fetch(new URL('/devices/auth', tenant.dev.api), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ token, auth }),
+  });
+  expect(await response.json()).toEqual({ success: true });
+}
+
 async function connectSeenAt(secondsAgo: number): Promise<MqttDevice> {
   const device = await newMqttDevice(tenant.dev);
   await seen(device, 2 * DAY_SECONDS);
@@ -60,13 +70,17 @@ test('a push with active_within goes to subscribers that were seen since then or
   const [recent, idle] = [await newMqttDevice(tenant.dev), await newMqttDevice(tenant.dev)];
   const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
   const idleBrowser = await registerSimulatedBrowser(tenant.dev, sandbox);
-  await subscribe(tenant, 'news', [connected, recent, idle, browser, idleBrowser]);
+  const visited = await registerSimulatedBrowser(tenant.dev, sandbox);
+  await subscribe(tenant, 'news', [connected, recent, idle, browser, idleBrowser, visited]);
   for (const device of [recent, browser]) await seen(device, DAY_SECONDS - 600);
   for (const device of [idle, idleBrowser]) await seen(device, DAY_SECONDS + 1);
 
+  await seen(visited, 9 * DAY_SECONDS);
+  await visit(visited);
+
   const push = await send(tenant, '/topics/news', { active_within: DAY_SECONDS });
-  expect(push.info.devices).toBe(5);
-  const active = [connected, recent, browser].map(({ token }) => token).sort();
+  expect(push.info.devices).toBe(6);
+  const active = [connected, recent, browser, visited].map(({ token }) => token).sort();
   expect((await recipientsOf(push)).sort()).toEqual(active);
   expect((await connected.waitFor(1)).map(({ payload }) => payload)).toEqual([push.payload]);
   expect(await untilFinal(fixture.store, push, browser.token)).toEqual({ outcome: 'sent' });
@@ -76,7 +90,7 @@ test('a push with active_within goes to subscribers that were seen since then or
   expect(await hasPending(idle)).toBe(0);
 
   const toAll = await send(tenant, '/topics/news', {});
-  expect((await recipientsOf(toAll)).length).toBe(5);
+  expect((await recipientsOf(toAll)).length).toBe(6);
   await connected.disconnect();
 });
 

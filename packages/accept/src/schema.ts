@@ -28,7 +28,7 @@ export const pushBody = z
     }),
     active_within: integer(LIMITS.activeSecondsMin, LIMITS.activeSecondsMax).optional().meta({
       description:
-        'Sends only to subscribers that were seen in the last so many seconds before the push is sent: they registered, connected, or are connected then. In an app that prunes idle devices, a push that their provider has accepted counts as well, to a day. Only for topics.',
+        'Sends only to subscribers that were seen in the last so many seconds before the push is sent: they registered, connected, or are connected then. In an app that prunes idle devices, a push that their provider has accepted counts as well, to a day. A request of the device to `/devices/auth`, `/devices/token`, `/devices/subscribe` or `/devices/unsubscribe` counts to six days. Only for topics.',
     }),
     ...pushOptions,
     schedule: integer(0, Number.MAX_SAFE_INTEGER).optional().meta({

@@ -27,6 +27,7 @@ export type BatchedOperation =
   | 'enqueue-push'
   | 'find-connecting-device'
   | 'mark-connected'
+  | 'mark-seen'
   | 'find-deleted-devices'
   | 'find-device'
   | 'find-gateway'

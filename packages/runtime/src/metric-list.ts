@@ -198,7 +198,9 @@ export const METRICS = {
     type: 'gauge',
     labels: [],
     services: ['scheduler'],
-    help: 'Devices of all apps that were not seen for 90 days, up to 100000 of an app; counted once an hour, 0 before',
+    help:
+      'Devices of all apps that were not seen for 90 days, up to 100000 of an app; counted once an hour, 0 before: ' +
+      'take the highest of the schedulers',
   },
   carillon_unserved_queue_age_seconds: {
     type: 'gauge',

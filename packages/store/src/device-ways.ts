@@ -80,7 +80,8 @@ export function createDeviceWays(devices: Collection<DeviceDocument>) {
     'mark-connected',
     async (tokens) => {
       const isAndroid = { $eq: ['$platform', 'android'] };
-      await devices.updateMany({ _id: { $in: tokens }, ...IS_NOT_FORMER }, [
+      const isThere = { deletedAt: { $exists: false }, ...IS_NOT_FORMER };
+      await devices.updateMany({ _id: { $in: tokens }, ...isThere }, [
         {
           $set: {
             way: { $cond: [isAndroid, 'mqtt', '$way'] },

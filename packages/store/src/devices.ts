@@ -8,7 +8,7 @@ import { createRegistration, type DeviceTables } from './device-registration.ts'
 import { createDeviceWays, type Recipient } from './device-ways.ts';
 import type { DeviceDocument } from './documents.ts';
 import { IS_HOLDER, IS_NOT_FORMER } from './former-devices.ts';
-import { ACCEPTANCE_PRECISION_MS, IDLE_AT_CONNECT_MS } from './idle-devices.ts';
+import { IDLE_AT_CONNECT_MS } from './idle-devices.ts';
 import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
 import { buildDeviceMark } from './notify-mark.ts';
@@ -92,7 +92,7 @@ export interface Activity {
 /** Address of a device at its provider, and whether the provider still accepts it. */
 export type ReachableDevice = Pick<
   DeviceDocument,
-  '_id' | 'platform' | 'provider' | 'uninstalled' | 'unsubscribed' | 'replacedBy'
+  '_id' | 'platform' | 'provider' | 'uninstalled' | 'unsubscribed' | 'replacedBy' | 'lastActiveAt'
 >;
 
 const REACHABLE_FIELDS = {
@@ -101,6 +101,7 @@ const REACHABLE_FIELDS = {
   uninstalled: 1,
   unsubscribed: 1,
   replacedBy: 1,
+  lastActiveAt: 1,
 } as const;
 
 /** A device whose address its provider reports as gone. */
@@ -335,7 +336,17 @@ function createDeviceReads(devices: Devices, clock: Clock) {
 
 /** Writes the reports of providers and gateways about devices. */
 function createFlags({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
+  const markSeen = createBatcher<string, void>('mark-seen', async (tokens) => {
+    await devices.updateMany(
+      { _id: { $in: tokens }, deletedAt: { $exists: false } },
+      { $max: { lastActiveAt: new Date(clock.now()) } },
+    );
+    return tokens.map(() => undefined);
+  });
+
   return {
+    /** Records that a device is seen now, as by a request or by its provider; its way does not change. */
+    markSeen,
     /**
      * Flags devices that a provider reports as gone, unless they have registered an address after the provider saw them
      * last (guarantee G16).
@@ -359,18 +370,6 @@ function createFlags({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
           return { updateOne: { filter, update } };
         }),
         { ordered: false },
-      );
-    },
-    /** Records that providers have accepted pushes to devices just now, of those that were not seen for a day. */
-    async recordAcceptances(tokens: readonly string[]): Promise<void> {
-      const nowMs = clock.now();
-      await devices.updateMany(
-        {
-          _id: { $in: [...tokens] },
-          lastActiveAt: { $lt: new Date(nowMs - ACCEPTANCE_PRECISION_MS) },
-          deletedAt: { $exists: false },
-        },
-        { $set: { lastActiveAt: new Date(nowMs) } },
       );
     },
     /**

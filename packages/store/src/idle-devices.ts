@@ -8,14 +8,17 @@ import { IDLE_DEVICES_INDEX } from './migrate.ts';
 const IS_LISTED = { deletedAt: null, replacedBy: null } as unknown as Filter<DeviceDocument>;
 
 /**
- * Time since a device was last seen from which its CONNECT records it before it is accepted: a day less than the shortest time of
- * a prune, by which other records may be late.
+ * Time since a device was last seen from which its CONNECT, or a request to the API, records it before it is accepted: a day less
+ * than the shortest time of a prune, by which other records may be late.
  */
 export const IDLE_AT_CONNECT_MS = (LIMITS.pruneDaysMin - 1) * 86_400_000;
 /** Days without being seen after which the reports count a device as idle. */
 export const IDLE_AFTER_DAYS = 90;
 /** Maximum time by which the stored time of a device is older than its provider's last acceptance. */
 export const ACCEPTANCE_PRECISION_MS = 86_400_000;
+
+/** Time after which MongoDB ends a count. */
+const COUNT_MAX_TIME_MS = 5_000;
 
 /** A device that was not seen for some time. */
 export interface IdleDevice {
@@ -70,6 +73,8 @@ export function createIdleDevices(db: Db) {
     /**
      * Counts an app's devices last seen at `before` or earlier, without those that were imported since. Reads `limit` at most: a
      * larger app has at least as many as this returns.
+     *
+     * @throws MongoServerError after five seconds
      */
     async count(app: string, before: Date, limit: number): Promise<number> {
       const [counted] = await devices
@@ -80,7 +85,7 @@ export function createIdleDevices(db: Db) {
             { $match: { importedAt: { $not: { $gt: before } } } },
             { $count: 'n' },
           ],
-          { hint: IDLE_DEVICES_INDEX },
+          { hint: IDLE_DEVICES_INDEX, maxTimeMS: COUNT_MAX_TIME_MS },
         )
         .toArray();
       return counted?.n ?? 0;

@@ -54,18 +54,18 @@ export function createSubscriptions(db: Db) {
         app,
         topics.map((topic) => subscriptionId(app, topic, token)),
       ),
-    /** Ends all subscriptions of an app's devices. */
+    /** Ends all subscriptions of an app's devices, some at a time: a thousand devices may have a million. */
     async unsubscribeAll(app: string, tokens: readonly string[]): Promise<void> {
-      const found = await subscriptions
-        .find({ token: { $in: [...tokens] } }, { projection: { _id: 1 }, batchSize: 1_001 })
-        .toArray();
-      const ids = found.map(({ _id }) => _id);
-      for (let from = 0; from < ids.length; from += ENDED_AT_ONCE)
-        await unsubscribe(
-          { subscriptions, addToCounters: counters.add },
-          app,
-          ids.slice(from, from + ENDED_AT_ONCE),
-        );
+      const isLeft = { token: { $in: [...tokens] }, pending: { $not: IS_UNSUBSCRIBING } };
+      for (let isLast = false; !isLast; ) {
+        const found = await subscriptions
+          .find(isLeft, { projection: { _id: 1 }, batchSize: ENDED_AT_ONCE + 1 })
+          .limit(ENDED_AT_ONCE)
+          .toArray();
+        const ids = found.map(({ _id }) => _id);
+        await unsubscribe({ subscriptions, addToCounters: counters.add }, app, ids);
+        isLast = found.length < ENDED_AT_ONCE;
+      }
     },
 
     /** Lists the topics of a device, in order of name. */

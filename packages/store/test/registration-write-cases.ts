@@ -169,17 +169,15 @@ export const REGISTRATION_WRITE_CASES: Cases = {
   'devices.markConnected': on({ devices: device({ uninstalled: true }) }, (store) =>
     store.devices.markConnected('device1'),
   ),
+  'devices.markSeen': on({ devices: device({ lastActiveAt: new Date(0) }) }, (store) =>
+    store.devices.markSeen('device1'),
+  ),
   'devices.restore': on(
     { devices: device({ replacedBy: 'device2', provider: { ...ADDRESS, since: NOW } }) },
     (store) => store.devices.restore(APP, 'device1'),
   ),
   'devices.touch': on({ devices: device() }, (store) =>
     store.devices.touch([{ token: 'device1', at: inAnHour().getTime() }]),
-  ),
-  'devices.recordAcceptances': on(
-    { devices: device({ lastActiveAt: new Date(0) }) },
-    (store) => store.devices.recordAcceptances(['device1']),
-    ensureIndexes,
   ),
   'deletedDevices.deleteIdle': on(
     { devices: device({ lastActiveAt: new Date(0) }) },

@@ -66,7 +66,7 @@ export function openProviders(
       store,
       getAppSettings,
       report: reportAttempt,
-      recordAccepted: accepted.record,
+      accepted,
     };
     return [name, createDeliverByProvider(delivery)] as const;
   });

@@ -264,8 +264,7 @@ export class Connection {
     return this.#inFlight.length <= MAX_IN_FLIGHT / 2;
   }
 
-  /** Records that the device has sent a packet, for its keepalive. */
-  /** Records that the device has sent a packet. Returns whether it is due to be recorded as seen. */
+  /** Records that the device has sent a packet, for its keepalive. Returns whether it is due to be recorded as seen. */
   recordPacket(): boolean {
     const now = performance.now();
     this.#lastPacketAt = now;

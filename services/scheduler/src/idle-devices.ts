@@ -13,13 +13,15 @@ const MAX_PER_APP = 100_000;
 const DAY_MS = 86_400_000;
 
 /**
- * Counts the idle devices of all apps, some apps a tick, and exports the sum; 0 until the first count of this process has ended.
+ * Counts the idle devices of all apps, some apps a tick, and exports the sum; 0 until the first count of this process has ended. An
+ * app whose count fails is left out.
  *
- * @returns the function of a tick
+ * @returns the function of a tick, which does not reject
  */
 export function exportIdleDevices(
   metrics: Metrics,
   { apps, idleDevices, clock }: Pick<Store, 'apps' | 'idleDevices' | 'clock'>,
+  onError: (error: unknown) => void,
 ): () => Promise<void> {
   let total = 0;
   let counted = 0;
@@ -27,14 +29,17 @@ export function exportIdleDevices(
   let dueAt = 0;
   metrics.createGauge('carillon_idle_devices', () => total);
 
-  return async () => {
+  async function countSome(): Promise<void> {
     const deadline = performance.now() + TICK_BUDGET_MS;
     while (performance.now() >= dueAt && performance.now() < deadline) {
       const page = await apps.list(undefined, after, APPS_PER_READ);
       const before = new Date(clock.now() - IDLE_AFTER_DAYS * DAY_MS);
       for (const { _id } of page) {
-        counted += await idleDevices.count(_id, before, MAX_PER_APP);
         after = _id;
+        counted += await idleDevices.count(_id, before, MAX_PER_APP).catch((error: unknown) => {
+          onError(error);
+          return 0;
+        });
         if (performance.now() >= deadline) return;
       }
       if (page.length === APPS_PER_READ) continue;
@@ -43,5 +48,7 @@ export function exportIdleDevices(
       after = '';
       dueAt = performance.now() + COUNT_INTERVAL_MS;
     }
-  };
+  }
+
+  return () => countSome().catch(onError);
 }

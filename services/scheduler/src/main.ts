@@ -62,11 +62,9 @@ await runService(
     release('presence', presence.close);
     const { areOnline } = createPresenceReader(presence);
     const prune = createPrune(store, producers, areOnline, (pruned) => log.info(pruned, 'prune'));
-    const countIdle = exportIdleDevices(metrics, store);
-    async function pruneAndCount(): Promise<Record<string, number>> {
-      await countIdle();
-      return prune();
-    }
+    const countIdle = exportIdleDevices(metrics, store, onError);
+    // The count never rejects, and comes after a failed prune as well.
+    const pruneAndCount = () => prune().finally(countIdle);
     async function tick(): Promise<Record<string, number>> {
       const [found, webhooks] = await Promise.all([
         reconcile(store, producers, tracer),

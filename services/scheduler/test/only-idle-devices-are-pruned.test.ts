@@ -1,7 +1,10 @@
 import { newObjectId } from '@carillon/core/ids';
 import { beforeEach, describe, expect, test } from '@jest/globals';
+import { createMetrics } from '../../../packages/runtime/src/metrics.ts';
 import type { DeviceDocument } from '../../../packages/store/src/documents.ts';
+import { profile } from '../../../packages/store/test/store-under-test.ts';
 import { useStore } from '../../../packages/store/test/use-store.ts';
+import { exportIdleDevices } from '../src/idle-devices.ts';
 import { createPrune, type PrunedApp } from '../src/prune.ts';
 
 const DAY_MS = 86_400_000;
@@ -307,4 +310,43 @@ test('idle devices are counted without those that were imported since, and up to
   await insert(app, { deletedAt: daysAgo(1) });
   const count = (limit: number) => store.idleDevices.count(app, daysAgo(90), limit);
   expect([await count(10), await count(2)]).toEqual([3, 2]);
+});
+
+test('an app whose count fails is left out of the metric and is not counted again at once', async () => {
+  await under.clear();
+  const [first = '', second = ''] = [
+    await createApp(AFTER_DAYS),
+    await createApp(AFTER_DAYS),
+  ].sort();
+  for (const one of [first, second]) await insert(one, {}, 2);
+  const counted: string[] = [];
+  const count: typeof store.idleDevices.count = (of, ...others) => {
+    counted.push(of);
+    if (of === first) return Promise.reject(new Error('fails'));
+    return store.idleDevices.count(of, ...others);
+  };
+  const metrics = createMetrics();
+  const errors: unknown[] = [];
+  const idleDevices = { ...store.idleDevices, count };
+  const tick = exportIdleDevices(metrics, { ...store, idleDevices }, (error) => errors.push(error));
+  for (let n = 0; n < 3; n += 1) await tick();
+  expect(counted).toEqual([first, second]);
+  expect(errors).toHaveLength(1);
+  expect((await metrics.expose()).text).toContain('carillon_idle_devices 2\n');
+});
+
+test('the subscriptions of many devices are read a thousand at a time, and their topics count right', async () => {
+  const tokens = await insert(app, {}, 30);
+  const topics = Array.from({ length: 40 }, (_, n) => `topic${n}`);
+  for (const token of tokens)
+    await store.subscriptions.subscribe(app, { token, platform: 'electron' }, topics);
+  const isRead = { op: { $in: ['query', 'getmore'] }, ns: /subscriptions/ };
+  const end = () => store.subscriptions.unsubscribeAll(app, tokens);
+  const reads = await profile(under, end, isRead);
+  expect(reads.map(({ nreturned }) => nreturned)).toEqual([1_000, 1_000, 200, 200]);
+  const counters = await store.topics.findCounters(app, topics);
+  expect([...counters.values()].filter(({ subscribers }) => subscribers !== 0)).toEqual([]);
+  expect(
+    await under.db.collection('subscriptions').countDocuments({ token: { $in: tokens } }),
+  ).toBe(0);
 });

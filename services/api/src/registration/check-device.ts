@@ -37,7 +37,8 @@ export async function checkDevice(
 }
 
 /**
- * Returns the device that a token and auth belong to.
+ * Returns the device that a token and auth belong to, and records it as seen if it was not for days: a browser that is
+ * registered calls nothing else.
  *
  * @throws ApiError INVALID_DEVICE_AUTH; any other error if the lookup fails
  */
@@ -49,7 +50,12 @@ export async function authenticateDevice(
 ): Promise<ConnectingDevice> {
   const device = await authenticateInstallation(store, context, token, auth);
   if (!hasCredentials(device)) throw new ApiError('INVALID_DEVICE_AUTH');
-  return device;
+  if (device.isIdle !== true) return device;
+  // Read again as at a CONNECT: a prune may have deleted it before the write (store/prune-devices).
+  await store.devices.markSeen(token);
+  const seen = await store.devices.findForConnect(token);
+  if (!hasCredentials(seen)) throw new ApiError('INVALID_DEVICE_AUTH');
+  return seen;
 }
 
 /**

@@ -1,33 +1,28 @@
+import { ACCEPTANCE_PRECISION_MS } from '@carillon/store/idle-devices';
 import type { Store } from '@carillon/store/store';
-import { LRUCache } from 'lru-cache';
 
-/** Delay of a write, with which it records the devices of many pushes. */
-const WRITE_DELAY_MS = 1_000;
 /** Maximum devices of a write. */
 const MAX_PER_WRITE = 1_000;
-/** Maximum pending devices; further ones are recorded with their next push. */
+/** Maximum devices that wait for a write while writes fail; further ones are not recorded. */
 const MAX_PENDING = 100_000;
 /** Maximum age of the list of the apps that prune devices. */
 const APPS_MAX_AGE_MS = 30_000;
 /** Maximum such apps that are read together. */
 const APPS_PER_READ = 1_000;
-/** Maximum devices that are remembered, and for how long: a device is written once a day at most. */
-const MAX_REMEMBERED = 100_000;
-const REMEMBERED_MS = 6 * 3_600_000;
 
 /**
  * Creates the recorder of the devices for which providers accept pushes, in apps that prune idle devices. Of other apps it writes
- * nothing; while nothing is accepted it reads nothing.
+ * nothing; while nothing is accepted it reads nothing. Batches that end at the same time share a write.
  */
 export function createAcceptedRecorder(
-  { apps, devices }: Pick<Store, 'apps' | 'devices'>,
+  { apps, devices, clock }: Pick<Store, 'apps' | 'devices' | 'clock'>,
   onError: (error: unknown) => void,
 ) {
-  const remembered = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
-  let pending: [app: string, token: string][] = [];
+  /** The app of each device. */
+  const pending = new Map<string, string>();
   let pruningApps = new Set<string>();
   let readAt = Number.NEGATIVE_INFINITY;
-  let timer: NodeJS.Timeout | undefined;
+  let writing: Promise<void> | undefined;
 
   async function readPruningApps(): Promise<void> {
     if (performance.now() - readAt < APPS_MAX_AGE_MS) return;
@@ -43,36 +38,41 @@ export function createAcceptedRecorder(
   }
 
   async function write(): Promise<void> {
-    const accepted = pending;
-    pending = [];
     await readPruningApps();
-    const tokens = accepted.flatMap(([app, token]) => (pruningApps.has(app) ? [token] : []));
-    const unrecorded = [...new Set(tokens)].filter((token) => !remembered.has(token));
-    for (let from = 0; from < unrecorded.length; from += MAX_PER_WRITE) {
-      const some = unrecorded.slice(from, from + MAX_PER_WRITE);
-      await devices.recordAcceptances(some);
-      for (const token of some) remembered.set(token, true);
+    for (const [token, app] of pending) if (!pruningApps.has(app)) pending.delete(token);
+    const tokens = [...pending.keys()];
+    for (let from = 0; from < tokens.length; from += MAX_PER_WRITE) {
+      const some = tokens.slice(from, from + MAX_PER_WRITE);
+      await Promise.all(some.map(devices.markSeen));
+      // What a failed write leaves is written by the next one.
+      for (const token of some) pending.delete(token);
     }
   }
 
-  function writeSoon(): void {
-    timer ??= setTimeout(() => {
-      timer = undefined;
-      void write().catch(onError);
-    }, WRITE_DELAY_MS);
+  function startWrite(): Promise<void> {
+    return write()
+      .catch(onError)
+      .finally(() => {
+        writing = undefined;
+      });
+  }
+
+  /** Writes what is recorded so far. Does not reject: a delivery goes on without it. */
+  async function flush(): Promise<void> {
+    // It may have begun before the last device was recorded.
+    await writing;
+    if (pending.size === 0) return;
+    writing ??= startWrite();
+    await writing;
   }
 
   return {
-    /** Records that a provider has accepted a push to a device. */
-    record(app: string, token: string): void {
-      if (pending.length >= MAX_PENDING) return;
-      pending.push([app, token]);
-      writeSoon();
+    /** Records that a provider has accepted a push to a device, if its stored time would be too old; `flush` writes it. */
+    record(app: string, { token, lastActiveAt }: { token: string; lastActiveAt: Date }): void {
+      const isDue = clock.now() - lastActiveAt.getTime() >= ACCEPTANCE_PRECISION_MS;
+      if (isDue && pending.size < MAX_PENDING) pending.set(token, app);
     },
-    /** Writes what is pending. */
-    async stop(): Promise<void> {
-      clearTimeout(timer);
-      if (pending.length > 0) await write().catch(onError);
-    },
+    flush,
+    stop: flush,
   };
 }

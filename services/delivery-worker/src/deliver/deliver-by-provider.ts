@@ -8,6 +8,7 @@ import { countAttributes, type Span } from '@carillon/core/tracing';
 import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
+import type { createAcceptedRecorder } from './accepted-devices.ts';
 import type { GetAppSettings } from './app-settings.ts';
 import { type Progress, trackProgress } from './batch-progress.ts';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
@@ -45,7 +46,7 @@ export interface ProviderResources {
   getAppSettings: GetAppSettings;
   /** Called with the result of each attempt, for the metrics and the log. */
   report(push: string, result: AttemptResult): void;
-  recordAccepted(app: string, token: string): void;
+  accepted: Pick<ReturnType<typeof createAcceptedRecorder>, 'record' | 'flush'>;
 }
 
 /** What an attempt means: `refused` is a refusal that concerns the credential, and not only its recipient. */
@@ -56,7 +57,7 @@ export interface AttemptResult {
   reason?: Failure;
 }
 
-interface Recipient {
+interface Recipient extends Pick<ReachableDevice, 'lastActiveAt'> {
   position: number;
   token: string;
   address: Address;
@@ -138,14 +139,18 @@ async function deliverWithClients(
       ? await clients.bulkhead.acquire()
       : undefined;
   const deferred: Run['deferred'] = new Map(
-    delivery.batch.work.later?.map(([position, retryAtMs, retries, providerError]) => {
-      return [
-        position,
-        { retryAtMs, retries, ...(providerError !== undefined && { providerError }) },
-      ];
-    }),
+    delivery.batch.work.later?.map(([position, retryAtMs, retries, providerError]) => [
+      position,
+      { retryAtMs, retries, ...(providerError !== undefined && { providerError }) },
+    ]),
   );
-  const save = () => delivery.save(selectStillDeferred({ deferred, delivery }));
+  const { accepted } = resources;
+  async function save(): Promise<void> {
+    // First: a recipient whose outcome is saved is not tried again.
+    await accepted.flush();
+    const left = [...deferred].filter(([position]) => delivery.pending.has(position));
+    await delivery.save(new Map(left));
+  }
   const progress = trackProgress(save, delivery.pending);
   const run: Run = {
     resources,
@@ -164,7 +169,7 @@ async function deliverWithClients(
   const flagGone = () => resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
   try {
     const maySend = await sendAll(run, clients);
-    await flagGone();
+    await Promise.all([flagGone(), accepted.flush()]);
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
@@ -257,6 +262,7 @@ async function findRecipients(run: Run, clients: ProviderClients): Promise<Recip
         address,
         credentialClient,
         upstream: credentialClient.upstreamOf(address),
+        lastActiveAt: device.lastActiveAt,
       },
     ];
   });
@@ -392,7 +398,7 @@ function applyAttempt(
     upstream.circuit.onAnswered(permit, isAccepted);
     upstream.window.growByOne();
     if (isAccepted) credentialClient.onAccepted();
-    if (isAccepted) run.resources.recordAccepted(run.delivery.push.app, token);
+    if (isAccepted) run.resources.accepted.record(run.delivery.push.app, recipient);
   }
   if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
   else if (attempt.kind === 'rejected')
@@ -475,14 +481,6 @@ function defer(
   });
   run.waitMs = Math.min(run.waitMs, waitMs);
   run.hasDeferred = true;
-}
-
-/** Selects deferred recipients without an outcome. */
-function selectStillDeferred({
-  deferred,
-  delivery,
-}: Pick<Run, 'deferred' | 'delivery'>): Map<number, Deferral> {
-  return new Map([...deferred].filter(([position]) => delivery.pending.has(position)));
 }
 
 async function toProviderPush(

@@ -13,6 +13,7 @@ import {
 } from '../../../../packages/store/test/store-under-test.ts';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import { createQueryLookup } from '../../src/channels/web-push/connect-target.ts';
+import { createAcceptedRecorder } from '../../src/deliver/accepted-devices.ts';
 import type { Delivery } from '../../src/deliver/channel.ts';
 import { createDeliverByProvider } from '../../src/deliver/deliver-by-provider.ts';
 import { createProviderClientPool } from '../../src/deliver/provider-clients.ts';
@@ -67,7 +68,7 @@ async function createApp() {
   });
   const deliver = createDeliverByProvider({
     ...{ name: 'web-push', clientPool, window: WINDOW, store, report: () => undefined },
-    recordAccepted: () => undefined,
+    accepted: createAcceptedRecorder(store, () => undefined),
     getAppSettings: () => Promise.reject(new Error('browsers need none')),
   });
   return { app, clientPool, deliver };
