@@ -62,7 +62,7 @@ export async function findOperatorToken(
   return OPERATOR_TOKEN.test(text) ? operatorTokens.find(digestToken(text)) : undefined;
 }
 
-/** Lists the tokens that work, oldest first. */
+/** Lists the tokens that work, in order of id. */
 export async function listOperatorTokens(
   { operatorTokens }: Pick<Store, 'operatorTokens'>,
   query: PageQuery,
