@@ -130,7 +130,8 @@ describe('devices and pushes', () => {
     ]);
     const { stdout } = await run('push', 'send', ...args.with(3, '{"a":2}'));
     expect(stdout).toBe('');
-    const limited = await run('push', 'send', ...args, '--active-within', '30d');
+    const recipients = ['--to', device.token, '--data', '{"a":1}'];
+    const limited = await run('push', 'send', ...recipients, '--active-within', '30d');
     expect(limited.stderr).toContain('active_within');
   });
 });
