@@ -3,6 +3,7 @@ import { Binary, type Db } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { InviteDocument, OperatorDocument } from './console-documents.ts';
 import { MANAGES_OPERATORS } from './operators.ts';
+import { toLiterals } from './to-literals.ts';
 
 /** Lifetime of a link. */
 const INVITE_MS = 3_600_000;
@@ -105,12 +106,4 @@ export function createInvites(db: Db) {
       await invites.deleteMany({ kind: 'setup' });
     },
   };
-}
-
-/** In a pipeline a text that begins with `$` would be an expression. */
-function toLiterals(
-  fields: InviteGrant & Pick<InviteDocument, 'id'>,
-): Record<string, { $literal: unknown }> {
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given.map(([name, value]) => [name, { $literal: value }]));
 }

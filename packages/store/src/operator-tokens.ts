@@ -3,6 +3,7 @@ import { Binary, type Db } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { OperatorDocument, OperatorTokenDocument } from './console-documents.ts';
 import { MANAGES_OPERATORS } from './operators.ts';
+import { toLiterals } from './to-literals.ts';
 
 /** Minimum time between two recorded uses of a token. */
 const USE_PRECISION_MS = 60_000;
@@ -38,13 +39,9 @@ export function createOperatorTokens(db: Db) {
     /** Stores a token and returns its id. @param digest SHA-256 of its text @param lifetimeMs time until it expires */
     async create(digest: Buffer, grant: TokenGrant, lifetimeMs: number): Promise<string> {
       const _id = newObjectId();
-      // In a pipeline a text that begins with `$` would be an expression.
-      const fields = { digest: new Binary(digest), ...grant };
-      const literals = Object.entries(fields).map(([name, value]) => [name, { $literal: value }]);
+      const fields = toLiterals({ digest: new Binary(digest), ...grant });
       const times = { createdAt: '$$NOW', expiresAt: fromNow(lifetimeMs) };
-      await tokens.updateOne({ _id }, [{ $set: { ...Object.fromEntries(literals), ...times } }], {
-        upsert: true,
-      });
+      await tokens.updateOne({ _id }, [{ $set: { ...fields, ...times } }], { upsert: true });
       return _id;
     },
     /** Finds a token that works, in one round trip: neither it nor its maker's access has ended. */
