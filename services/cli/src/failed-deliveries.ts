@@ -21,7 +21,7 @@ import type { CommandContext } from './stack.ts';
 /** Pause between two reads of a re-drive's progress. */
 const POLL_INTERVAL_MS = 500;
 /** Failed reads in a row after which the command gives up: about a minute of a console that restarts. */
-const MAX_FAILED_READS = 60;
+const MAX_FAILED_READS = 120;
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
 type FailuresContext = CommandContext & ProgressContext & { stopSignal(): AbortSignal };

@@ -91,8 +91,8 @@ export function useSend({ id, name }: Pick<App, 'id' | 'name'>) {
     send: (composed: Composed): void =>
       start(async () => {
         const found = await countAudience(id, composed.recipients);
-        // A topic may have subscribers when the push is due.
-        if (found.devices === 0 && !composed.isScheduled)
+        // The API refuses it too, also for later.
+        if (found.devices === 0)
           throw noDevice(`No device would get this push. ${describeUnknown(found)}`, 'to');
         const isAsked = needsQuestion(composed.recipients, found);
         return { body: composed.body, asks: isAsked ? ask(name, composed, found) : undefined };
