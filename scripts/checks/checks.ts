@@ -3,6 +3,7 @@ import type { Check } from './files.ts';
 /** The checks by name, each loaded when it runs: some import half of the code. */
 export const CHECKS: Readonly<Record<string, Check>> = {
   documents: async (root) => (await import('./documents.ts')).checkDocuments(root),
+  'code blocks': async (root) => (await import('./code-blocks.ts')).checkCodeBlocks(root),
   'generated pages': async (root) => (await import('./generated-pages.ts')).checkPages(root),
   imports: async (root) => (await import('./imports.ts')).checkImports(root),
   licences: async (root) => (await import('./licences.ts')).checkLicences(root),
