@@ -12,21 +12,20 @@ const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from the constan
 
 # Limits
 
-The column *set by* names what changes a limit: the plan or \`carillon account limit\` (account), \`carillon app set\` (app), or a
-setting. \`ADDRESS_LIMITS=off\` disables all limits by client address. [settings.md](../run/settings.md) has further limits, which
-each process gets (\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`); [security.md](../run/security.md) explains how
-they work together.
+\`carillon account limit\` changes limits marked *account*, \`carillon app set\` those marked *app*. \`ADDRESS_LIMITS=off\` disables
+the limits of an address, and of MQTT connects of a device. Further limits, for each process, are [settings](../run/settings.md)
+(\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`). [security.md](../run/security.md) explains how all work together.
 `;
 
-/** What is limited, the limit, what happens above it, and what sets it. */
-type Row = readonly [string, string, string] | readonly [string, string, string, string];
+/** What is limited, the limit, and what happens above it. */
+type Row = readonly [string, string, string];
 
 function contentRows(): Row[] {
   const timeToLive = `${days(LIMITS.timeToLiveMax)}; default ${days(LIMITS.timeToLiveDefault)}`;
   return [
     ['device tokens of a push, with repeats', count(LIMITS.tokensPerPush), '400'],
     ['topics of a push, with any number of subscribers', count(LIMITS.topicsPerPush), '400'],
-    ['characters of `data` as JSON', count(LIMITS.payloadCharacters), '400', 'app'],
+    ['characters of `data` as JSON', `${count(LIMITS.payloadCharacters)} (*app*)`, '400'],
     ['levels of nesting in `data`', count(LIMITS.payloadDepth), '400'],
     [
       'characters of each of `apns`, `fcm`, `web_push` as JSON',
@@ -72,37 +71,20 @@ function rateRows(): Row[] {
   return [
     [
       'requests of an account',
-      `${perMinute(pro)} (pro), ${count(trial)} (trial)`,
+      `${perMinute(pro)} (plan pro), ${count(trial)} (trial); *account*`,
       '429',
-      'account',
     ],
-    [
-      'wrong API keys from an address',
-      perHour(LIMITS.wrongKeysPerHour),
-      '403, throttled lookups',
-      '`ADDRESS_LIMITS`',
-    ],
-    [
-      'new devices from an address',
-      perHour(LIMITS.registrationsPerAddressHour),
-      '429',
-      '`ADDRESS_LIMITS`',
-    ],
-    ['new devices of an app', perHour(LIMITS.registrationsPerAppHour), '429', 'app'],
+    ['wrong API keys from an address', perHour(LIMITS.wrongKeysPerHour), '403, throttled lookups'],
+    ['new devices from an address', perHour(LIMITS.registrationsPerAddressHour), '429'],
+    ['new devices of an app', `${perHour(LIMITS.registrationsPerAppHour)} (*app*)`, '429'],
     ['topic changes by a device', perMinute(LIMITS.topicChangesPerDeviceMinute), '429'],
     [
       'topic changes by devices of an address',
       perMinute(LIMITS.topicChangesPerAddressMinute),
       '429',
-      '`ADDRESS_LIMITS`',
     ],
-    ['MQTT connects of a device', perMinute(connects), 'CONNACK 3', '`ADDRESS_LIMITS`'],
-    [
-      'those that replace an open connection',
-      perMinute(takeovers),
-      'CONNACK 3',
-      '`ADDRESS_LIMITS`',
-    ],
+    ['MQTT connects of a device', perMinute(connects), 'CONNACK 3'],
+    ['those that replace an open connection', perMinute(takeovers), 'CONNACK 3'],
     ['MQTT connections from an address', perMinute(connections), 'after those of others'],
   ];
 }
@@ -219,7 +201,7 @@ function providerTable(): string {
 /** Renders docs/use/limits.md. */
 export function renderLimitsPage(): string {
   const section = (title: string, rows: readonly Row[]) =>
-    `## ${title}\n\n${table(['', 'limit', 'above it', 'set by'], rows)}\n`;
+    `## ${title}\n\n${table(['', 'limit', 'above it'], rows)}\n`;
   return [
     INTRODUCTION,
     section('Pushes, topics, webhooks', contentRows()),

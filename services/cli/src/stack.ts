@@ -33,7 +33,7 @@ export const environmentSchema = z.object({
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** Base address of the console, for the links of `operator` and for `doctor`. */
   CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
-  /** Base address of the console that administrative commands work over instead of MongoDB, with CARILLON_TOKEN: https, or a loopback address. */
+  /** Base address of the console whose admin API administrative commands use: https, or a loopback address. */
   CARILLON_CONSOLE: z.url({ protocol: /^https?$/ }).optional(),
   /** Operator token for CARILLON_CONSOLE. */
   CARILLON_TOKEN: z
