@@ -91,7 +91,7 @@ function listSettings(service: string, schema: Schema): Setting[] {
 }
 
 function formatDefault(value: unknown): string {
-  if (value === undefined) return 'unset';
+  if (value === undefined) return '';
   if (value === '') return 'empty';
   if (typeof value !== 'object' || value === null) return `\`${String(value)}\``;
   const { host, port } = value as { host?: string; port?: number };
@@ -133,7 +133,7 @@ function renderDefaults(settings: readonly Setting[]): string {
   if (texts.length === 1) return texts.join('');
   const servicesOf = (text: string) =>
     settings.filter(({ defaultText }) => defaultText === text).map(({ service }) => service);
-  return texts.map((text) => `${text} (${servicesOf(text).join(', ')})`).join(', ');
+  return texts.map((text) => `${text || 'unset'} (${servicesOf(text).join(', ')})`).join(', ');
 }
 
 /** Lists the names of all variables, those of the command line too. */
@@ -145,13 +145,20 @@ export function listVariables(): string[] {
 export function renderSettingsPage(): string {
   const settings = Object.entries(SERVICES).flatMap(([name, schema]) => listSettings(name, schema));
   const meanings = readMeanings(globSync(SOURCES, { cwd: ROOT }).sort());
+  const known = new Set(settings.map(({ name }) => name));
+  const ofCli = listSettings('cli', cli).map((setting) =>
+    setting.name === 'CARILLON_HOME' ? { ...setting, defaultText: '`.carillon`' } : setting,
+  );
+  const ownOfCli = ofCli.filter(({ name }) => !known.has(name));
+  const sharedOfCli = ofCli.filter(({ name }) => known.has(name)).map(({ name }) => `\`${name}\``);
   return `<!-- Written by \`npm run docs:settings\` from the services' schemas; change those. -->
 
 # Settings
 
 Every setting is an environment variable, read once at the start: **a change needs a restart**. A process with a wrong or missing
 value ends and lists all mistakes. An empty value counts as absent. Every variable \`NAME\` can also be given as \`NAME_FILE\`, the
-path of a file with the value. Give secrets this way: who can inspect a container sees its environment.
+path of a file with the value. Give secrets this way: who can inspect a container sees its environment. Settings without a default
+are unset.
 
 | variable | services | default; values | meaning |
 |---|---|---|---|
@@ -163,16 +170,12 @@ ${renderRows(settings, meanings).join('\n')}
 
 Without these variables \`carillon\` takes the addresses and secrets of the stack that \`npm start\` runs in \`CARILLON_HOME\`.
 Elsewhere it needs \`MONGODB_URI\`, and for \`carillon doctor\` also \`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\`
-(\`carillon operator token create\`) administrative commands need neither and have the rights of the token.
+(\`carillon operator token create\`) administrative commands need neither and have the rights of the token. \`carillon\` reads
+${sharedOfCli.join(', ')}, and:
 
 | variable | default | meaning |
 |---|---|---|
-${renderRows(
-  listSettings('cli', cli).map((setting) =>
-    setting.name === 'CARILLON_HOME' ? { ...setting, defaultText: '`.carillon`' } : setting,
-  ),
-  readMeanings([CLI_SOURCE]),
-).join('\n')}
+${renderRows(ownOfCli, readMeanings([CLI_SOURCE])).join('\n')}
 
 The variables of \`npm start\`, which a deployment does not use, are in [first-run.md](first-run.md#variables).
 `;
