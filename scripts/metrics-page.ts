@@ -20,12 +20,11 @@ const NOTES = `## How recipients are counted
 
 \`carillon_recipients_total\` counts each recipient once, when the outcome is saved; one in an inbox when it is acknowledged, expires
 or is deleted, or, as \`superseded\`, when its push ends. \`mqtt\` also counts what FCM delivered as a fallback. Once the pushes are
-finished, the sum over all processes equals the outcomes that \`carillon push outcomes\` shows. It differs
+finished, the sum over all processes equals the outcomes that \`carillon push outcomes\` shows, except for recipients
 
-- after a process was killed or lost MongoDB between a write and its count: those recipients are missing;
-- after a batch was worked twice: receipts over MQTT in between without an inbox row are missing;
-- for an iOS device that acknowledges over MQTT after it was counted as \`sent\`: it stays counted so;
-- for a recipient that two processes end at once, such as by a receipt and by expiry.
+- whose process was killed or lost MongoDB between the write and the count, or whose batch was worked twice: they are missing;
+- that acknowledge on iOS over MQTT after they were counted as \`sent\`: they stay counted so;
+- that two processes end at once, such as by a receipt and by expiry.
 `;
 
 /** Renders docs/run/metrics.md. */
