@@ -158,7 +158,7 @@ export function renderSettingsPage(): string {
 Every setting is an environment variable, read once at the start: **a change needs a restart**. A process with a wrong or missing
 value ends and lists all mistakes. An empty value counts as absent. Every variable \`NAME\` can also be given as \`NAME_FILE\`, the
 path of a file with the value. Give secrets this way: who can inspect a container sees its environment. Settings without a default
-are unset.
+are unset. Commas separate the values of a list.
 
 | variable | services | default; values | meaning |
 |---|---|---|---|

@@ -53,7 +53,7 @@ export const commonEnv = {
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']).default('info'),
   /** Address of /livez, /readyz and /metrics; must not be public. */
   OPS_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 9000 }),
-  /** Host names accepted there besides localhost and IP addresses, separated by commas. */
+  /** Host names accepted there besides localhost and IP addresses. */
   OPS_HOSTS: z
     .string()
     .default('')
@@ -126,7 +126,7 @@ export const webPushContactEnv = {
 
 /** Variables of the processes that check the endpoints of browsers. */
 export const webPushHostsEnv = {
-  /** Web Push services besides the browsers' own: hosts, with port unless 443, separated by commas; `*`: any public address. */
+  /** Web Push services besides the browsers' own: hosts, with port unless 443; `*`: any public address. */
   WEB_PUSH_HOSTS: z.string().default('').transform(toPushHosts),
 };
 

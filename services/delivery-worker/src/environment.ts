@@ -41,13 +41,13 @@ export const environment = z
       .default(64),
     /** Seconds for which a finished push can be queried. */
     RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
-    /** Queues that the process serves, separated by commas. Each queue needs a worker. */
+    /** Queues that the process serves. Each queue needs a worker. */
     QUEUES: queueList,
     /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. Workers need them for the queues of providers and `webhook`. */
     CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
     /** Certificate of the authority of the hosts in WEB_PUSH_HOSTS, PEM. */
     WEB_PUSH_CA: z.string().optional(),
-    /** Receivers of webhooks that may have a private address or use http: names, addresses and networks such as 10.0.0.0/8, separated by commas. */
+    /** Receivers of webhooks that may have a private address or use http: names, addresses and networks such as 10.0.0.0/8. */
     WEBHOOK_HOSTS: z.string().default('').transform(toAllowedHosts),
     /** Certificates of further authorities for receivers of webhooks, PEM. */
     WEBHOOK_CA: z.string().optional(),

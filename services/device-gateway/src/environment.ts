@@ -42,7 +42,7 @@ export const environment = z.object({
   TLS_KEY_FILE: z.string().optional(),
   /** Address of MQTT over WebSocket, or `off`. */
   MQTT_WS_LISTEN: listenSetting.default('off'),
-  /** Origins of web pages that may connect over WebSocket, separated by commas; `*`: all. */
+  /** Origins of web pages that may connect over WebSocket; `*`: all. */
   MQTT_WS_ORIGINS: z
     .string()
     .default('')
