@@ -14,7 +14,8 @@ const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from the constan
 
 \`carillon account limit\` changes limits marked *account*, \`carillon app set\` those marked *app*. \`ADDRESS_LIMITS=off\` disables
 the limits of an address, and of MQTT connects of a device. Further limits, for each process, are [settings](../run/settings.md)
-(\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`). [security.md](../run/security.md) explains how all work together.
+(\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`). How all work
+together: [security.md](../run/security.md).
 `;
 
 /** What is limited, the limit, and what happens above it. */

@@ -11,7 +11,7 @@ process (\`process_\`, \`nodejs_\`).
   \`sum by (channel, outcome) (rate(carillon_recipients_total[5m]))\`.
 - A histogram \`x\` has the series \`x_bucket\`, \`x_sum\` and \`x_count\`. Histograms are
   HISTOGRAMS; all others are gauges.
-- Label values come from small fixed sets, never a token, key, topic or address; only \`carillon_app_pending_batches\` has ids.
+- Label values come from small fixed sets; only \`carillon_app_pending_batches\` has ids.
 - \`carillon canary --listen\` has its own: \`carillon_canary_delivery_seconds\`, \`carillon_canary_failures_total\` and
   \`carillon_canary_last_success_timestamp_seconds\`.
 `;

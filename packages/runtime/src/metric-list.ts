@@ -43,7 +43,7 @@ export const METRICS = {
     type: 'counter',
     labels: [],
     services: ['api'],
-    help: 'Pushes that POST /push has stored; responses repeated for an Idempotency-Key do not count',
+    help: 'Pushes that POST /push has stored, without responses repeated for an Idempotency-Key',
   },
   carillon_recipients_total: {
     type: 'counter',
@@ -97,7 +97,7 @@ export const METRICS = {
     type: 'counter',
     labels: [],
     services: ['scheduler'],
-    help: 'Events of webhooks that were not reported before their push was removed, those of webhooks that are off included',
+    help: 'Events of webhooks, also of those that are off, that were not reported before their push was removed',
   },
   carillon_provider_circuits: {
     type: 'gauge',

@@ -49,7 +49,7 @@ export const environment = z
     WEB_PUSH_CA: z.string().optional(),
     /** Receivers of webhooks that may have a private address or use http: names, addresses and networks such as 10.0.0.0/8. */
     WEBHOOK_HOSTS: z.string().default('').transform(toAllowedHosts),
-    /** Certificates of further authorities for receivers of webhooks, PEM. */
+    /** Certificates of further authorities of webhook receivers, PEM. */
     WEBHOOK_CA: z.string().optional(),
   })
   .superRefine(requireCredentialKeys);
