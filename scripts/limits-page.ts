@@ -12,28 +12,30 @@ const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from the constan
 
 # Limits
 
-The column *set by* names what changes a limit: the plan or \`carillon account limit\` (account), \`carillon app set\` (app), or a
-setting. \`ADDRESS_LIMITS=off\` disables all limits by client address. [settings.md](../run/settings.md) has further limits, which
-each process gets (\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`); [security.md](../run/security.md) explains how
-they work together.
+\`carillon account limit\` changes limits marked *account*, \`carillon app set\` those marked *app*. \`ADDRESS_LIMITS=off\` disables
+the limits of an address, and of MQTT connects of a device. Further limits, for each process, are [settings](../run/settings.md)
+(\`BODY_MEMORY_MB\`, \`MAX_CONNECTIONS\`, \`MAX_WAITING_BYTES\`). How all work
+together: [security.md](../run/security.md).
 `;
 
-/** What is limited, the limit, what happens above it, and what sets it. */
-type Row = readonly [string, string, string] | readonly [string, string, string, string];
+/** What is limited, the limit, and what happens above it. */
+type Row = readonly [string, string, string];
 
 function contentRows(): Row[] {
   const timeToLive = `${days(LIMITS.timeToLiveMax)}; default ${days(LIMITS.timeToLiveDefault)}`;
   return [
     ['device tokens of a push, with repeats', count(LIMITS.tokensPerPush), '400'],
     ['topics of a push, with any number of subscribers', count(LIMITS.topicsPerPush), '400'],
-    ['characters of `data` as JSON', count(LIMITS.payloadCharacters), '400', 'app'],
-    ['levels of nesting in `data`', count(LIMITS.payloadDepth), '400'],
     [
-      'characters of each of `apns`, `fcm`, `web_push` as JSON',
-      count(LIMITS.providerFieldCharacters),
+      'characters of `data` as JSON; levels of nesting',
+      `${count(LIMITS.payloadCharacters)} (*app*); ${count(LIMITS.payloadDepth)}`,
       '400',
     ],
-    ['levels of nesting in them', count(LIMITS.providerFieldDepth), '400'],
+    [
+      'the same for each of `apns`, `fcm`, `web_push`',
+      `${count(LIMITS.providerFieldCharacters)}; ${count(LIMITS.providerFieldDepth)}`,
+      '400',
+    ],
     ['`time_to_live`', timeToLive, '400'],
     ['characters of `collapse_key`', count(LIMITS.collapseKeyCharacters), '400'],
     ['tokens of a request for presence', count(LIMITS.tokensPerPresence), '400'],
@@ -72,36 +74,21 @@ function rateRows(): Row[] {
   return [
     [
       'requests of an account',
-      `${perMinute(pro)} (pro), ${count(trial)} (trial)`,
+      `${perMinute(pro)} (plan pro), ${count(trial)} (trial); *account*`,
       '429',
-      'account',
     ],
+    ['wrong API keys from an address', perHour(LIMITS.wrongKeysPerHour), '403, throttled lookups'],
+    ['new devices from an address', perHour(LIMITS.registrationsPerAddressHour), '429'],
+    ['new devices of an app', `${perHour(LIMITS.registrationsPerAppHour)} (*app*)`, '429'],
     [
-      'wrong API keys from an address',
-      perHour(LIMITS.wrongKeysPerHour),
-      '403, throttled lookups',
-      '`ADDRESS_LIMITS`',
-    ],
-    [
-      'new devices from an address',
-      perHour(LIMITS.registrationsPerAddressHour),
+      'topic changes by a device; by devices of an address',
+      `${count(LIMITS.topicChangesPerDeviceMinute)}; ${perMinute(LIMITS.topicChangesPerAddressMinute)}`,
       '429',
-      '`ADDRESS_LIMITS`',
     ],
-    ['new devices of an app', perHour(LIMITS.registrationsPerAppHour), '429', 'app'],
-    ['topic changes by a device', perMinute(LIMITS.topicChangesPerDeviceMinute), '429'],
     [
-      'topic changes by devices of an address',
-      perMinute(LIMITS.topicChangesPerAddressMinute),
-      '429',
-      '`ADDRESS_LIMITS`',
-    ],
-    ['MQTT connects of a device', perMinute(connects), 'CONNACK 3', '`ADDRESS_LIMITS`'],
-    [
-      'those that replace an open connection',
-      perMinute(takeovers),
+      'MQTT connects of a device; those that replace an open connection',
+      `${count(connects)}; ${perMinute(takeovers)}`,
       'CONNACK 3',
-      '`ADDRESS_LIMITS`',
     ],
     ['MQTT connections from an address', perMinute(connections), 'after those of others'],
   ];
@@ -109,17 +96,27 @@ function rateRows(): Row[] {
 
 function requestRows(): Row[] {
   const body = (path: string, name: string) => bytes(read(`${API}/${path}`, name));
+  const server = (name: string) => time(read(`${API}/http/server.ts`, name));
   return [
     ['body of `POST /push`', body('push/routes.ts', 'PUSH_BODY_BYTES'), '413'],
-    ['body of a request about topics', body('topics/routes.ts', 'BODY_BYTES'), '413'],
-    ['body of a request for presence', body('devices/routes.ts', 'PRESENCE_BODY_BYTES'), '413'],
-    ['body of a request about webhooks', body('webhooks/routes.ts', 'BODY_BYTES'), '413'],
-    ['body of a request of a device', body('http/routing.ts', 'MAX_DEVICE_BODY_BYTES'), '413'],
-    ['headers complete within', time(read(`${API}/http/server.ts`, 'HEADERS_TIMEOUT_MS')), '408'],
-    ['request complete within', time(read(`${API}/http/server.ts`, 'REQUEST_TIMEOUT_MS')), '408'],
     [
-      'pipelined requests of a connection, handled and waiting',
-      `${link('MAX_HANDLED')} and ${link('MAX_WAITING_REQUESTS')}`,
+      'body of a request about topics; for presence',
+      `${body('topics/routes.ts', 'BODY_BYTES')}; ${body('devices/routes.ts', 'PRESENCE_BODY_BYTES')}`,
+      '413',
+    ],
+    [
+      'body of a request about webhooks; of a device',
+      `${body('webhooks/routes.ts', 'BODY_BYTES')}; ${body('http/routing.ts', 'MAX_DEVICE_BODY_BYTES')}`,
+      '413',
+    ],
+    [
+      'time for the headers; for the whole request',
+      `${server('HEADERS_TIMEOUT_MS')}; ${server('REQUEST_TIMEOUT_MS')}`,
+      '408',
+    ],
+    [
+      'pipelined requests of a connection: handled; waiting',
+      `${link('MAX_HANDLED')}; ${link('MAX_WAITING_REQUESTS')}`,
       'closed',
     ],
     ['response that the client does not read', time(link('UNREAD_TIMEOUT_MS')), 'closed'],
@@ -219,7 +216,7 @@ function providerTable(): string {
 /** Renders docs/use/limits.md. */
 export function renderLimitsPage(): string {
   const section = (title: string, rows: readonly Row[]) =>
-    `## ${title}\n\n${table(['', 'limit', 'above it', 'set by'], rows)}\n`;
+    `## ${title}\n\n${table(['', 'limit', 'above it'], rows)}\n`;
   return [
     INTRODUCTION,
     section('Pushes, topics, webhooks', contentRows()),

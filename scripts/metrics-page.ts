@@ -4,37 +4,48 @@ const INTRODUCTION = `<!-- Written by \`npm run docs:settings\` from packages/ru
 
 # Metrics
 
-Every service exposes these metrics in the text format of Prometheus at \`/metrics\` of its operators' port, beside the
-\`process_\` and \`nodejs_\` metrics of the process.
+Every service exposes these metrics in the text format of Prometheus at \`/metrics\` of its operators' port, beside those of the
+process (\`process_\`, \`nodejs_\`).
 
-- Label values come from small fixed sets: never a token, key, id, topic or address.
-- Counters start at 0 with each process. Take rates, and add up the processes: \`sum by (channel, outcome)
-  (rate(carillon_recipients_total[5m]))\`.
-- A histogram \`x\` has the series \`x_bucket\`, \`x_sum\` and \`x_count\`.
+- Counters end in \`_total\` and start at 0 with each process: take rates, and add up the processes, as in
+  \`sum by (channel, outcome) (rate(carillon_recipients_total[5m]))\`.
+- A histogram \`x\` has the series \`x_bucket\`, \`x_sum\` and \`x_count\`. Histograms are
+  HISTOGRAMS; all others are gauges.
+- Label values come from small fixed sets; only \`carillon_app_pending_batches\` has ids.
+- \`carillon canary --listen\` has its own: \`carillon_canary_delivery_seconds\`, \`carillon_canary_failures_total\` and
+  \`carillon_canary_last_success_timestamp_seconds\`.
 `;
 
 const NOTES = `## How recipients are counted
 
-\`carillon_recipients_total\` counts each recipient once, when the outcome is saved. The sum over all processes equals the
-outcomes that \`carillon push outcomes\` shows, once the pushes are finished. It differs
+\`carillon_recipients_total\` counts each recipient once, when the outcome is saved; one in an inbox when it is acknowledged, expires
+or is deleted, or, as \`superseded\`, when its push ends. \`mqtt\` also counts what FCM delivered as a fallback. Once the pushes are
+finished, the sum over all processes equals the outcomes that \`carillon push outcomes\` shows, except for recipients
 
-- after a process was killed or lost MongoDB between a write and its count: those recipients are missing;
-- after a batch was worked twice, for receipts over MQTT in between without an inbox row: those are missing;
-- for an iOS device that acknowledges over MQTT after it was counted as \`sent\`: it stays counted so;
-- for a recipient that two processes end concurrently, for instance a receipt while its push expires.
-
-A push that waits in an inbox is counted when it is acknowledged, expires or is deleted, or, as \`superseded\`, when a push that a
-newer one has replaced ends. The channel is that of the device's batch: \`mqtt\` also when FCM delivered it as a fallback.
+- whose process was killed or lost MongoDB between the write and the count, or whose batch was worked twice: they are missing;
+- that acknowledge on iOS over MQTT after they were counted as \`sent\`: they stay counted so;
+- that two processes end at once, such as by a receipt and by expiry.
 `;
 
 /** Renders docs/run/metrics.md. */
 export function renderMetricsPage(): string {
-  const rows = Object.entries<Metric>(METRICS).map(
-    ([name, { type, labels, services, help }]) =>
-      `| \`${name}\` | ${type} | ${code(labels)} | ${code(services)} | ${help} |`,
+  const metrics = Object.entries<Metric>(METRICS);
+  const rows = metrics.map(
+    ([name, { labels, services, help }]) =>
+      `| \`${name}${labels.length > 0 ? `{${labels.join()}}` : ''}\` | ${listServices(services)} | ${help} |`,
   );
-  const table = ['| Name | Type | Labels | Services | Meaning |', '|---|---|---|---|---|', ...rows];
-  return [INTRODUCTION, `${table.join('\n')}\n`, NOTES].join('\n');
+  const histograms = metrics.filter(([, { type }]) => type === 'histogram');
+  const table = ['| metric, labels | services | meaning |', '|---|---|---|', ...rows];
+  return [
+    INTRODUCTION.replace('HISTOGRAMS', code(histograms.map(([name]) => name))),
+    `${table.join('\n')}\n`,
+    NOTES,
+  ].join('\n');
+}
+
+function listServices(services: Metric['services']): string {
+  if (services.includes('dashboard') && services.length > 1) return 'all';
+  return services.length > 2 ? 'all but `dashboard`' : code(services);
 }
 
 function code(names: readonly string[]): string {

@@ -12,17 +12,17 @@ const SOURCES = ['packages/runtime/src/env.ts', 'services/*/src/environment.ts']
 const CLI_SOURCE = 'services/cli/src/stack.ts';
 
 /** Variables with a secret, an address that may contain a password, or the path of a secret file. */
-export const SECRETS: Readonly<Record<string, 'yes' | 'the file'>> = {
-  MONGODB_URI: 'yes',
-  REDIS_URL: 'yes',
-  PRESENCE_REDIS_URL: 'yes',
-  API_KEY_PEPPER: 'yes',
-  DEVICE_AUTH_KEYS: 'yes',
-  CREDENTIAL_KEYS: 'yes',
-  OIDC_CLIENT_SECRET: 'yes',
-  TLS_KEY_FILE: 'the file',
-  CARILLON_API_KEY: 'yes',
-  CARILLON_TOKEN: 'yes',
+export const SECRETS: Readonly<Record<string, 'secret' | 'a secret file'>> = {
+  MONGODB_URI: 'secret',
+  REDIS_URL: 'secret',
+  PRESENCE_REDIS_URL: 'secret',
+  API_KEY_PEPPER: 'secret',
+  DEVICE_AUTH_KEYS: 'secret',
+  CREDENTIAL_KEYS: 'secret',
+  OIDC_CLIENT_SECRET: 'secret',
+  TLS_KEY_FILE: 'a secret file',
+  CARILLON_API_KEY: 'secret',
+  CARILLON_TOKEN: 'secret',
 };
 
 /** The part of an object schema of zod that the page needs. */
@@ -91,7 +91,7 @@ function listSettings(service: string, schema: Schema): Setting[] {
 }
 
 function formatDefault(value: unknown): string {
-  if (value === undefined) return 'unset';
+  if (value === undefined) return '';
   if (value === '') return 'empty';
   if (typeof value !== 'object' || value === null) return `\`${String(value)}\``;
   const { host, port } = value as { host?: string; port?: number };
@@ -119,8 +119,11 @@ function renderRows(settings: readonly Setting[], meanings: ReadonlyMap<string, 
     const meaning = meanings.get(name);
     if (meaning === undefined) throw new Error(`${name} has no docstring`);
     if (values.size !== 1) throw new Error(`${name} has several ranges: ${[...values].join('; ')}`);
-    const secret = SECRETS[name] ?? '';
-    return `| \`${name}\` | ${services} | ${[...values].join('')} | ${renderDefaults(same)} | ${secret} | ${meaning} |`;
+    const details = [renderDefaults(same), ...values, SECRETS[name] ?? '']
+      .filter(Boolean)
+      .join('; ');
+    const cells = [`\`${name}\``, ...(services === 'cli' ? [] : [services]), details, meaning];
+    return `| ${cells.join(' | ')} |`;
   });
 }
 
@@ -130,7 +133,7 @@ function renderDefaults(settings: readonly Setting[]): string {
   if (texts.length === 1) return texts.join('');
   const servicesOf = (text: string) =>
     settings.filter(({ defaultText }) => defaultText === text).map(({ service }) => service);
-  return texts.map((text) => `${text} (${servicesOf(text).join(', ')})`).join(', ');
+  return texts.map((text) => `${text || 'unset'} (${servicesOf(text).join(', ')})`).join(', ');
 }
 
 /** Lists the names of all variables, those of the command line too. */
@@ -142,37 +145,37 @@ export function listVariables(): string[] {
 export function renderSettingsPage(): string {
   const settings = Object.entries(SERVICES).flatMap(([name, schema]) => listSettings(name, schema));
   const meanings = readMeanings(globSync(SOURCES, { cwd: ROOT }).sort());
-  const header =
-    '| variable | services | values | default | secret | meaning |\n|---|---|---|---|---|---|';
+  const known = new Set(settings.map(({ name }) => name));
+  const ofCli = listSettings('cli', cli).map((setting) =>
+    setting.name === 'CARILLON_HOME' ? { ...setting, defaultText: '`.carillon`' } : setting,
+  );
+  const ownOfCli = ofCli.filter(({ name }) => !known.has(name));
+  const sharedOfCli = ofCli.filter(({ name }) => known.has(name)).map(({ name }) => `\`${name}\``);
   return `<!-- Written by \`npm run docs:settings\` from the services' schemas; change those. -->
 
 # Settings
 
-Every setting is an environment variable, read once when the process starts: **any change needs a restart**. A wrong or missing value
-ends the process with a list of all mistakes.
+Every setting is an environment variable, read once at the start: **a change needs a restart**. A process with a wrong or missing
+value ends and lists all mistakes. An empty value counts as absent. Every variable \`NAME\` can also be given as \`NAME_FILE\`, the
+path of a file with the value. Give secrets this way: who can inspect a container sees its environment. Settings without a default
+are unset. Commas separate the values of a list.
 
-Every variable \`NAME\` can also be given as \`NAME_FILE\`, the path of a file with the value. Give secrets this way: everybody
-who can inspect the container sees its environment. An empty value counts as absent.
-
-${header}
+| variable | services | default; values | meaning |
+|---|---|---|---|
 ${renderRows(settings, meanings).join('\n')}
 
 \`API_KEY_PEPPER\`, \`DEVICE_AUTH_KEYS\` and \`CREDENTIAL_KEYS\` must be the same in all processes.
 
 ## The command line
 
-\`carillon\` reads these. Without them it takes the addresses and secrets of the stack that \`npm start\` runs in
-\`CARILLON_HOME\`. The image \`carillon/cli\` has no such stack, so it needs \`MONGODB_URI\`, and \`carillon doctor\` also
-\`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\` (\`carillon operator token create\`) administrative commands need
-neither: they use the console's admin API, with the rights of the token.
+Without these variables \`carillon\` takes the addresses and secrets of the stack that \`npm start\` runs in \`CARILLON_HOME\`.
+Elsewhere it needs \`MONGODB_URI\`, and for \`carillon doctor\` also \`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\`
+(\`carillon operator token create\`) administrative commands need neither and have the rights of the token. \`carillon\` reads
+${sharedOfCli.join(', ')}, and:
 
-${header}
-${renderRows(
-  listSettings('cli', cli).map((setting) =>
-    setting.name === 'CARILLON_HOME' ? { ...setting, defaultText: '`.carillon`' } : setting,
-  ),
-  readMeanings([CLI_SOURCE]),
-).join('\n')}
+| variable | default | meaning |
+|---|---|---|
+${renderRows(ownOfCli, readMeanings([CLI_SOURCE])).join('\n')}
 
 The variables of \`npm start\`, which a deployment does not use, are in [first-run.md](first-run.md#variables).
 `;

@@ -74,15 +74,15 @@ function checkSecurityTests(root: string): string[] {
   return [
     ...compare(page, headingsOf(statements), headingsOf(readText(root, 'docs/run/security.md'))),
     ...sections.flatMap((section) => {
-      const lines = section.split('\n');
-      const [, ...rows] = lines.filter((line) => line.startsWith('| ') && line.endsWith(' |'));
-      const wrong = rows.filter(
-        (row) =>
-          !/ \| (?:`(?:\S+\.test|scripts\/checks\/\S+)\.ts`.*|Not tested\. \S.*) \|$/.test(row),
-      );
+      const [title = '', ...items] = section.split(/^- /m);
+      const wrong = items
+        .map((item) => item.replaceAll(/\s+/g, ' ').trim())
+        .filter(
+          (item) => !/: (?:`(?:\S+\.test|scripts\/checks\/\S+)\.ts`|Not tested\. \S)/.test(item),
+        );
       return [
-        ...demand(rows.length > 0, `${page}: no statement in ${lines[0]}`),
-        ...wrong.map((row) => `${page}: neither a test nor a reason: ${row}`),
+        ...demand(items.length > 0, `${page}: no statement in ${title.trim()}`),
+        ...wrong.map((item) => `${page}: neither a test nor a reason: ${item}`),
       ];
     }),
   ];

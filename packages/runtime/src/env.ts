@@ -51,9 +51,9 @@ export const listenAddress = z.string().transform((text, context): ListenAddress
 export const commonEnv = {
   /** Minimum level of logged messages. */
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']).default('info'),
-  /** Address of the ops server: /livez, /readyz, /metrics. Must not be public. */
+  /** Address of /livez, /readyz and /metrics; must not be public. */
   OPS_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 9000 }),
-  /** Host names that the ops server accepts besides localhost and IP addresses, separated by commas. */
+  /** Host names accepted there besides localhost and IP addresses. */
   OPS_HOSTS: z
     .string()
     .default('')
@@ -63,20 +63,20 @@ export const commonEnv = {
         .map((name) => name.trim())
         .filter(Boolean),
     ),
-  /** Base URL of the OTLP/HTTP receiver of traces, for instance http://collector:4318; unset: no traces. */
+  /** Base URL of the OTLP/HTTP receiver of traces, such as http://collector:4318. */
   OTEL_EXPORTER_OTLP_ENDPOINT: z
     .string()
     .regex(/^https?:\/\/[^/]/, 'write http://host:port')
     .optional(),
-  /** Part of the pushes that are traced, 0 to 1. The sampling decision of a caller's trace takes precedence. */
+  /** Share of the pushes that are traced; the decision of a caller's trace takes precedence. */
   OTEL_TRACES_SAMPLER_ARG: z.coerce.number().min(0).max(1).default(1),
-  /** For tests: moments at which the process ends, stops, fails or blocks, for instance `sent:kill#3,claim:throw@text`. A process with NODE_ENV=production does not start with it. */
+  /** For tests: steps at which the process ends, stops, fails or blocks. With NODE_ENV=production a process does not start with it. */
   FAILPOINTS: z.string().optional(),
 };
 
 /** Variables of MongoDB. */
 export const mongodbEnv = {
-  /** URI of MongoDB with the database name, for instance mongodb://db:27017/carillon. */
+  /** URI of MongoDB with the database name: mongodb://db:27017/carillon. */
   MONGODB_URI: z.string().regex(/^mongodb(\+srv)?:\/\//, 'write mongodb://host:port/database'),
 };
 
@@ -91,9 +91,9 @@ export const redisUrl = z.string().superRefine((url, context) => {
 
 /** Variables of the Redis for queues and, by default, for presence. */
 export const redisEnv = {
-  /** URL of a Redis or Valkey with maxmemory-policy noeviction: redis://cache:6379, redis+sentinel://host,host,host/name, or redis+cluster://host,host,host; rediss with TLS. */
+  /** URL of a Redis or Valkey with maxmemory-policy noeviction ([forms](scaling.md#which-redis)). */
   REDIS_URL: redisUrl,
-  /** Certificate of the private authority of all rediss:// servers, PEM. Defaults to the public authorities. */
+  /** Certificate of the private authority of all rediss:// servers, PEM. */
   REDIS_CA: z.string().refine(isCertificate, 'write a certificate in PEM format').optional(),
 };
 
@@ -108,7 +108,7 @@ function isCertificate(text: string): boolean {
 
 /** Variables of the Redis for presence, dispatch to gateways and rate limits. */
 export const presenceEnv = {
-  /** URL of the Redis for presence, dispatch to gateways and rate limits: the same in all processes. Defaults to REDIS_URL. */
+  /** URL of the Redis for presence, dispatch and rate limits; REDIS_URL if unset. The same in all processes. */
   PRESENCE_REDIS_URL: redisUrl.optional(),
 };
 
@@ -120,13 +120,13 @@ export const webPushContact = z.string().superRefine((contact, context) => {
 
 /** Variables of the processes that sign requests to push services, or that warn when their contact is missing. */
 export const webPushContactEnv = {
-  /** Contact for push services of apps without one of their own: a `mailto:` or `https:` URL of your domain. Without it Apple refuses pushes to Safari. */
+  /** Contact for push services, of apps without their own: a `mailto:` or `https:` URL of your domain. Without one Apple refuses pushes to Safari. */
   WEB_PUSH_CONTACT: webPushContact.optional(),
 };
 
 /** Variables of the processes that check the endpoints of browsers. */
 export const webPushHostsEnv = {
-  /** Web Push services besides the browser vendors': hosts (with port unless 443), separated by commas; `*`: any public address. */
+  /** Web Push services besides the browsers' own: hosts, with port unless 443; `*`: any public address. */
   WEB_PUSH_HOSTS: z.string().default('').transform(toPushHosts),
 };
 
@@ -141,9 +141,7 @@ function toPushHosts(text: string, context: z.RefinementCtx): AllowedPushHosts {
 
 /** Variables of services that stand behind a load balancer. */
 export const stopDelayEnv = {
-  /**
-   * Seconds for which a process serves after SIGTERM while /readyz returns 503, so that load balancers remove it first.
-   */
+  /** Seconds for which a process still serves after SIGTERM, with 503 on /readyz, until load balancers remove it. */
   STOP_DELAY_SECONDS: z.coerce.number().min(0).max(300).default(0),
 };
 

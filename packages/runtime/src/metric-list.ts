@@ -18,49 +18,48 @@ const GATEWAY: readonly Service[] = ['device-gateway'];
 
 /**
  * All metrics of Carillon by name; docs/run/metrics.md is made from this list. Label values come from small fixed sets: never
- * a token, key, id, topic or address. The only exception is
- * `carillon_app_pending_batches`, which names ten apps.
+ * a token, key, topic or address. Only `carillon_app_pending_batches` has ids, of ten apps.
  */
 export const METRICS = {
   carillon_build_info: {
     type: 'gauge',
     labels: ['version', 'service'],
     services: [...ALL, 'dashboard'],
-    help: 'Always 1; the labels name the release and the service',
+    help: 'Always 1: release and service of the process',
   },
   carillon_http_request_seconds: {
     type: 'histogram',
     labels: ['route', 'status'],
     services: ['api'],
-    help: 'Duration of HTTP requests by method and path template; route none: no route of the API',
+    help: 'Duration of requests by method and path template; route none: no route of the API',
   },
   carillon_console_request_seconds: {
     type: 'histogram',
     labels: ['route', 'status'],
     services: ['dashboard'],
-    help: 'Duration of requests to the console by method and path template, event streams left out',
+    help: 'Duration of requests to the console by method and path template, without event streams',
   },
   carillon_pushes_accepted_total: {
     type: 'counter',
     labels: [],
     services: ['api'],
-    help: 'Pushes that POST /push has stored; a response repeated for an Idempotency-Key does not count',
+    help: 'Pushes that POST /push has stored, without responses repeated for an Idempotency-Key',
   },
   carillon_recipients_total: {
     type: 'counter',
     labels: ['channel', 'outcome'],
     services: ALL,
     help:
-      'Recipients that have ended, by the channel that their device was routed to and their final outcome; each is ' +
-      'counted once, by the process that ended it',
+      'Recipients that have ended, by the channel of their batch and their final outcome, counted by the process that ' +
+      'ended them',
   },
   carillon_delivery_seconds: {
     type: 'histogram',
     labels: ['channel'],
     services: WORKER,
     help:
-      'Time from acceptance, or from the due time, to the receipt of a connected device; receipts from the inbox are ' +
-      'not included',
+      'Time from acceptance, or from the due time, to the receipt of a connected device; receipts from the inbox do not ' +
+      'count',
   },
   carillon_works_total: {
     type: 'counter',
@@ -72,53 +71,53 @@ export const METRICS = {
     type: 'counter',
     labels: ['channel', 'kind'],
     services: WORKER,
-    help: 'Responses of providers by kind',
+    help: 'Responses of providers by kind: sent, gone, rejected, retry, refused',
   },
   carillon_webhook_requests_total: {
     type: 'counter',
     labels: ['result'],
     services: WORKER,
-    help: 'Requests to the receivers of webhooks by result: accepted, failed, or gone (410, the webhook is turned off)',
+    help: 'Requests to receivers of webhooks by result: accepted, failed, gone (410)',
   },
   carillon_webhook_events_total: {
     type: 'counter',
     labels: [],
     services: WORKER,
-    help: 'Events that receivers of webhooks have accepted; an event that is repeated counts again',
+    help: 'Events that receivers of webhooks have accepted; repeated events count again',
   },
   carillon_webhooks: {
     type: 'gauge',
     labels: ['state'],
     services: ['scheduler'],
     help:
-      'Webhooks by state: on, failing (the last request failed), off (the receiver has refused events for good, or has ' +
-      'failed for five days); those that their app has turned off are left out',
+      'Webhooks by state: on, failing (the last request failed), off (after a 410, or five days of failures); those that ' +
+      'their app has turned off do not count',
   },
   carillon_webhook_events_dropped_total: {
     type: 'counter',
     labels: [],
     services: ['scheduler'],
-    help: 'Events of webhooks that were not reported before their push was removed, including those of webhooks that are off',
+    help: 'Events of webhooks, also of those that are off, that were not reported before their push was removed',
   },
   carillon_provider_circuits: {
     type: 'gauge',
     labels: ['channel', 'state'],
     services: WORKER,
     help:
-      'Circuit breakers of the provider servers in use, one for each credential and server: closed, open, or half-open ' +
+      'Circuit breakers of the provider servers in use, one for each credential and server: closed, open, half-open ' +
       '(the next request is a probe)',
   },
   carillon_inbox_rows_written_total: {
     type: 'counter',
     labels: [],
     services: WORKER,
-    help: 'Pushes stored in the inboxes of devices that were not connected or did not acknowledge in time',
+    help: 'Pushes stored in inboxes, for devices that were offline or did not acknowledge in time',
   },
   carillon_inbox_rows_drained_total: {
     type: 'counter',
     labels: [],
     services: ['device-gateway', 'delivery-worker'],
-    help: 'Pushes removed from inboxes because their device acknowledged them',
+    help: 'Pushes removed from inboxes at their acknowledgement',
   },
   carillon_gateway_connections: {
     type: 'gauge',
@@ -130,7 +129,7 @@ export const METRICS = {
     type: 'gauge',
     labels: [],
     services: GATEWAY,
-    help: 'Most connections that the process accepts (MAX_CONNECTIONS)',
+    help: 'MAX_CONNECTIONS of the process',
   },
   carillon_gateway_waiting_bytes: {
     type: 'gauge',
@@ -154,13 +153,13 @@ export const METRICS = {
     type: 'counter',
     labels: ['from'],
     services: GATEWAY,
-    help: 'Pushes written to sockets: live deliveries, or replayed from the inbox',
+    help: 'Pushes written to sockets: live, or from the inbox',
   },
   carillon_gateway_acknowledged_total: {
     type: 'counter',
     labels: ['when'],
     services: GATEWAY,
-    help: 'PUBACKs: in time for the worker, or recorded in MongoDB by the gateway',
+    help: 'PUBACKs: in time for the worker, or recorded by the gateway',
   },
   carillon_gateway_answers_total: {
     type: 'counter',
@@ -172,7 +171,7 @@ export const METRICS = {
     type: 'gauge',
     labels: ['channel'],
     services: ['scheduler'],
-    help: 'Batches that workers have or could have now, up to 100000; each scheduler counts all',
+    help: 'Batches that workers have or could have now, up to 100000; every scheduler counts all',
   },
   carillon_oldest_pending_batch_seconds: {
     type: 'gauge',
@@ -190,17 +189,15 @@ export const METRICS = {
     type: 'gauge',
     labels: ['app'],
     services: ['scheduler'],
-    help:
-      'Pending batches of the ten apps that have most, those of paused apps included; a lower bound from 20000 of a ' +
-      'channel on',
+    help: 'Pending batches of the ten apps with most, paused apps included; a lower bound from 20000 of a channel on',
   },
   carillon_idle_devices: {
     type: 'gauge',
     labels: [],
     services: ['scheduler'],
     help:
-      'Devices of all apps that were not seen for 90 days, up to 100000 of an app; counted once an hour, 0 before: ' +
-      'take the highest of the schedulers',
+      'Devices that were not seen for 90 days, up to 100000 of an app, counted once an hour, 0 before: take the highest ' +
+      'of the schedulers',
   },
   carillon_unserved_queue_age_seconds: {
     type: 'gauge',
@@ -213,8 +210,8 @@ export const METRICS = {
     labels: [],
     services: ['scheduler'],
     help:
-      'Used memory of the Redis of the queues, divided by its maxmemory; of a cluster, that of the fullest primary. 0 ' +
-      'without a maxmemory',
+      'Used memory of the Redis of the queues (of a cluster, of the fullest primary) divided by its maxmemory; 0 ' +
+      'without one',
   },
   carillon_reconciled_total: {
     type: 'counter',
@@ -226,13 +223,13 @@ export const METRICS = {
     type: 'counter',
     labels: ['operation'],
     services: ALL,
-    help: 'Round trips to MongoDB or Redis that calls of the same moment shared; some operations only read',
+    help: 'Round trips to MongoDB or Redis that calls of the same moment shared, reads too',
   },
   carillon_batched_items_total: {
     type: 'counter',
     labels: ['operation'],
     services: ALL,
-    help: 'Calls that shared those round trips; divided by carillon_batched_writes_total: calls in a round trip',
+    help: 'Calls that shared the round trips of carillon_batched_writes_total',
   },
   carillon_redis_command_failures_total: {
     type: 'counter',
@@ -245,8 +242,8 @@ export const METRICS = {
     labels: [],
     services: [...ALL, 'dashboard'],
     help:
-      'Calls to MongoDB that failed after the retries of the driver: an error reply, a timeout, or no connection; a ' +
-      'duplicate key is no failure',
+      "Calls to MongoDB that failed after the driver's retries: an error reply, a timeout, or no connection; duplicate " +
+      'keys do not count',
   },
 } as const satisfies Record<string, Metric>;
 

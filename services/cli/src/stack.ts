@@ -29,24 +29,24 @@ export const environmentSchema = z.object({
   CREDENTIAL_KEYS: z.string().optional(),
   /** As the services have it, for `doctor` and `credential list`. */
   WEB_PUSH_CONTACT: webPushContact.optional(),
-  /** Base address of the HTTP API. */
+  /** Address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** Base address of the console, for the links of `operator` and for `doctor`. */
   CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
-  /** Base address of the console that administrative commands work over instead of MongoDB, with CARILLON_TOKEN: https, or a loopback address. */
+  /** Address of the console whose admin API administrative commands use: https, or loopback. */
   CARILLON_CONSOLE: z.url({ protocol: /^https?$/ }).optional(),
   /** Operator token for CARILLON_CONSOLE. */
   CARILLON_TOKEN: z
     .string()
     .regex(/^[\w.~+/=-]+$/, 'write the token alone')
     .optional(),
-  /** Secret API Key for the commands that call the HTTP API. */
+  /** Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
   /** App of that key, for `carillon canary` without --app. */
   CARILLON_APP: z.string().optional(),
   /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
-  /** Base address of the sandbox's control API. */
+  /** Address of the sandbox's control API. */
   CARILLON_SANDBOX: z.url({ protocol: /^https?$/ }).optional(),
 });
 

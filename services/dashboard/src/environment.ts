@@ -20,36 +20,33 @@ export const environment = z.object({
   ...presenceEnv,
   ...stopDelayEnv,
   ...webPushContactEnv,
-  /** Address that the console listens on. */
+  /** Address of the console. */
   DASHBOARD_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4010 }),
-  /** Address of the console for operators, for instance https://push.example.com. Needed behind a host name; https turns on Secure cookies. */
+  /** Address that operators open, such as https://console.example.com. Needed with a host name; https makes cookies Secure. */
   CONSOLE_URL: httpUrl.optional(),
-  /** Name of the installation that the console shows, for instance production. */
+  /** Name of the installation that the console shows, such as production. */
   CONSOLE_ENVIRONMENT: z.string().max(40).default(''),
-  /** Address of the HTTP API for backends, for instance https://push.example.com, in the commands that the console shows; unset: the operator fills it in. */
+  /** Address of the API for backends, in the commands that the console shows. */
   PUBLIC_API_URL: httpUrl.optional(),
-  /** Number of own proxies in front of the service; as many entries of X-Forwarded-For are trusted. */
+  /** Number of own proxies in front: as many entries of X-Forwarded-For are trusted. */
   TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
-  /** Pepper of the API keys' digests; changing it makes all keys invalid. */
+  /** Pepper of the API keys' digests; a change makes all keys invalid. */
   API_KEY_PEPPER: z.string().min(32),
   /** Seconds for which a finished push can be queried. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
-  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a provider or `webhook`. */
+  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. Workers need them for the queues of providers and `webhook`. */
   CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
   /** Issuer of an OpenID provider for single sign-on; needs CONSOLE_URL and OIDC_CLIENT_ID. */
   OIDC_ISSUER: httpUrl.optional(),
-  /** Client id of the console at the OpenID provider. */
+  /** Client id at the OpenID provider. */
   OIDC_CLIENT_ID: z.string().optional(),
-  /** Client secret of the console at the OpenID provider; a public client has none. */
+  /** Client secret at the OpenID provider; none for a public client. */
   OIDC_CLIENT_SECRET: z.string().optional(),
-  /** Scopes that the console requests from the OpenID provider. */
+  /** Scopes that the console requests there. */
   OIDC_SCOPES: z.string().default('openid profile email'),
-  /**
-   * Claim with an operator's role: viewer, operator, admin or owner, or a list with one of them. Without it a login is
-   * refused.
-   */
+  /** Claim with the role: viewer, operator, admin or owner, or a list with one of them. Without it a login is refused. */
   OIDC_ROLE_CLAIM: z.string().default('carillon_role'),
-  /** Claim with the ids of the accounts that an operator may see; unset: all. */
+  /** Claim with the ids of the accounts that the operator may see; unset: all. */
   OIDC_ACCOUNTS_CLAIM: z.string().optional(),
   /** Text of the button for single sign-on. */
   OIDC_LABEL: z.string().max(60).default('Single sign-on'),

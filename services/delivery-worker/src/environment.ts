@@ -32,7 +32,7 @@ export const environment = z
     ...webPushHostsEnv,
     /** Jobs of each queue in progress at once. */
     CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
-    /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; other pushes then wait for a slot. The same in all workers. */
+    /** Most batches of one push that are released and not finished; divided by CONCURRENCY, the workers that one push can occupy. The same in all workers. */
     OPEN_BATCHES_PER_PUSH: z.coerce
       .number()
       .int()
@@ -41,15 +41,15 @@ export const environment = z
       .default(64),
     /** Seconds for which a finished push can be queried. */
     RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
-    /** Queues that the process takes jobs from, separated by commas; all if absent. Each queue needs a process that takes it. */
+    /** Queues that the process serves. Each queue needs a worker. */
     QUEUES: queueList,
-    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a provider or `webhook`. */
+    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. Workers need them for the queues of providers and `webhook`. */
     CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
     /** Certificate of the authority of the hosts in WEB_PUSH_HOSTS, PEM. */
     WEB_PUSH_CA: z.string().optional(),
-    /** Receivers of webhooks in your network: names, addresses and networks such as 10.0.0.0/8, separated by commas. Only these may have a private address or use http. */
+    /** Receivers of webhooks that may have a private address or use http: names, addresses and networks such as 10.0.0.0/8. */
     WEBHOOK_HOSTS: z.string().default('').transform(toAllowedHosts),
-    /** Certificates of further authorities for receivers of webhooks, PEM. */
+    /** Certificates of further authorities of webhook receivers, PEM. */
     WEBHOOK_CA: z.string().optional(),
   })
   .superRefine(requireCredentialKeys);

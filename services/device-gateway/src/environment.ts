@@ -32,17 +32,17 @@ export const environment = z.object({
   ...redisEnv,
   ...presenceEnv,
   ...stopDelayEnv,
-  /** `off`, or the address of MQTT 3.1.1 over TCP. */
+  /** Address of MQTT over TCP, or `off`. */
   MQTT_LISTEN: listenSetting.default({ host: '127.0.0.1', port: 1883 }),
-  /** `off`, or the address of MQTT 3.1.1 over TLS. */
+  /** Address of MQTT over TLS, or `off`. */
   MQTTS_LISTEN: listenSetting.default('off'),
-  /** Path of the certificate with its chain, PEM; a changed file is reloaded. Required for MQTTS_LISTEN. */
+  /** Path of the certificate with its chain, PEM, for MQTTS_LISTEN; a changed file is reloaded. */
   TLS_CERT_FILE: z.string().optional(),
-  /** Path of the certificate's private key, PEM; a changed file is reloaded. */
+  /** Path of its private key, PEM; a changed file is reloaded. */
   TLS_KEY_FILE: z.string().optional(),
-  /** `off`, or the address of MQTT 3.1.1 over WebSocket. */
+  /** Address of MQTT over WebSocket, or `off`. */
   MQTT_WS_LISTEN: listenSetting.default('off'),
-  /** Origins of web pages that may connect over WebSocket, separated by commas; `*`: all. */
+  /** Origins of web pages that may connect over WebSocket; `*`: all. */
   MQTT_WS_ORIGINS: z
     .string()
     .default('')
@@ -54,7 +54,7 @@ export const environment = z.object({
         return z.NEVER;
       }
     }),
-  /** `on`: a load balancer starts each connection with a PROXY protocol header, version 2. */
+  /** `on`: the load balancer sends the PROXY protocol header, version 2. */
   PROXY_PROTOCOL: z.enum(['on', 'off']).default('off'),
   /** Most connections of one process; its limit of open files must be 5 % and 1,100 higher. */
   MAX_CONNECTIONS: z.coerce.number().int().min(1).default(18_000),
@@ -69,8 +69,8 @@ export const environment = z.object({
       return z.NEVER;
     }
   }),
-  /** `off` disables the limits per client address, for load tests from one machine. */
+  /** `off`: no limits by client address, for load tests from one machine. */
   ADDRESS_LIMITS: z.enum(['on', 'off']).default('on'),
-  /** Seconds over which connections are closed when the process stops; receipts are flushed within 20 s more. */
+  /** Seconds over which connections are closed at a stop, which takes up to 20 s more. */
   GATEWAY_DRAIN_SECONDS: z.coerce.number().min(0.1).max(600).default(12),
 });
