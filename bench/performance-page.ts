@@ -49,9 +49,9 @@ export function renderPerformancePage({ machine, parts }: Results): string {
 function toCells({ what, value, unit, spread, compared }: Row): string[] {
   if (/: (of it|CPU of) /.test(what)) return [];
   if (compared !== undefined) return [`${what} | ${format(compared, '×')}`];
-  if (unit === '×' || COUNTED.includes(unit))
-    return [`${what} | ${format({ value, ...spread }, unit)}`];
-  return [];
+  if (unit !== '×' && !COUNTED.includes(unit)) return [];
+  const isNamed = unit !== undefined && what.includes(unit);
+  return [`${what} | ${format({ value, ...spread }, isNamed ? '' : unit)}`];
 }
 
 function format(
@@ -60,5 +60,5 @@ function format(
 ): string {
   const range =
     min === undefined || max === undefined ? '' : ` (${formatNumber(min)}–${formatNumber(max)})`;
-  return `${formatNumber(value)} ${unit}${range}`;
+  return `${[formatNumber(value), unit].join(' ').trim()}${range}`;
 }
