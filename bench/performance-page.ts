@@ -12,7 +12,7 @@ const INTRODUCTION = `<!-- Written by \`npm run bench\` from bench/results.json.
 # Performance
 
 What Carillon costs: as ratios to a *floor*, a minimal program that does only the unavoidable part of the same work, and as counts.
-Floor and Carillon are measured alternately in one run, so a slow machine affects both.
+Floor and Carillon take turns in one run, so a slow machine affects both.
 
 \`\`\`sh
 npm start                                # once, to install everything; then Ctrl-C
@@ -21,13 +21,13 @@ npm run bench -- --only fan-out          # one part; may be given several times
 npm run bench -- --only offline --full   # a larger run; --quick: a smaller one, which leaves this page as it is
 \`\`\`
 
-Each run prints all its figures, and writes those of the parts that it ran to this page. \`gorush\` is measured where the variable
-\`GORUSH\` names a gorush whose APNs client sends to the server in \`APNS_HOST\`.
+Each run prints all figures of its parts, saves them in \`bench/results.json\`, and writes ratios and counts to this page. \`gorush\`
+is measured where the variable \`GORUSH\` names a gorush whose APNs client sends to the server in \`APNS_HOST\`.
 
-- A value is the median of several rounds, with the lowest and the highest. A ratio is the median of the ratios of the rounds.
-- Commands of a push are those that Redis and MongoDB executed, without those of the idle stack in the same time. Under load they
-  depend on how many pushes share a round trip.
-- Differences below a tenth between two runs are noise. Compare two versions in turns, on a machine that does nothing else.
+- A value is the median of several rounds, with the lowest and the highest. A ratio (×) is against the floor, if its row names
+  nothing else.
+- Commands of a push leave out those of the idle stack. Under load they depend on how many pushes share a round trip.
+- Differences below a tenth are noise. Compare two versions in turns, on a machine that does nothing else.
 
 `;
 
@@ -47,11 +47,11 @@ export function renderPerformancePage({ machine, parts }: Results): string {
 
 /** Returns the cells of a row; none for a time, and for the part of one process, which the run prints. */
 function toCells({ what, value, unit, spread, compared }: Row): string[] {
-  if (what.includes(': of it ')) return [];
-  if (compared !== undefined) return [`${what}, against the floor | ${format(compared, '×')}`];
-  if (unit === '×' || COUNTED.includes(unit))
-    return [`${what} | ${format({ value, ...spread }, unit)}`];
-  return [];
+  if (/: (of it|CPU of) /.test(what)) return [];
+  if (compared !== undefined) return [`${what} | ${format(compared, '×')}`];
+  if (unit !== '×' && !COUNTED.includes(unit)) return [];
+  const isNamed = unit !== undefined && what.includes(unit);
+  return [`${what} | ${format({ value, ...spread }, isNamed ? '' : unit)}`];
 }
 
 function format(
@@ -60,5 +60,5 @@ function format(
 ): string {
   const range =
     min === undefined || max === undefined ? '' : ` (${formatNumber(min)}–${formatNumber(max)})`;
-  return `${formatNumber(value)} ${unit}${range}`;
+  return `${[formatNumber(value), unit].join(' ').trim()}${range}`;
 }

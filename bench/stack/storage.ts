@@ -112,7 +112,7 @@ async function measureGrowth(
 }
 
 function toRows(collection: string, count: number, before: Footprint, after: Footprint): Row[] {
-  const name = `storage: ${collection}, on disk, for each of ${count.toLocaleString('en')}`;
+  const name = `storage: ${collection}, bytes on disk of each`;
   return [
     { what: `${name}: data`, value: (after.data - before.data) / count, unit: 'bytes' },
     { what: `${name}: indexes`, value: (after.indexes - before.indexes) / count, unit: 'bytes' },
