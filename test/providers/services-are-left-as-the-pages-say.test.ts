@@ -192,7 +192,8 @@ test('from Pushy, with its clients', async () => {
   const [token, auth] = [randomBytes(11).toString('hex'), randomBytes(30).toString('hex')];
   const printed = await runShell(codeBlock(PUSHY, 'Tokens'), { TOKEN: token, AUTH: auth });
   expect(printed).toContain('1 entry imported');
-  const app = await startElectronApp(createTemporaryFolder(), tenant.dev);
+  const { api, mqtts, ca } = tenant.dev;
+  const app = await startElectronApp(createTemporaryFolder(), { api, mqtt: mqtts ?? '' }, ca);
   await app.call('setDeviceCredentials', token, auth);
   expect(await app.call('register', { appId: tenant.app })).toBe(token);
   await until(() => app.connected);

@@ -108,7 +108,7 @@ export function createImports(db: Db, clock: Clock) {
   } satisfies ImportTarget & { startCheck(): ImportTarget };
 }
 
-/** Remembers each token and address that would be imported: about 100 bytes for a device. */
+/** Remembers each token and address that would be imported: about 200 bytes for a device. */
 function createImportCheck(devices: Collection<DeviceDocument>, clock: Clock): ImportTarget {
   const tokens = createSeenTexts();
   const addresses = createSeenTexts();
