@@ -7,6 +7,7 @@ import { firstWay } from './device-ways.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
 import { IS_HOLDER } from './former-devices.ts';
 import { newDeviceEntries } from './notify-mark.ts';
+import { createSeenTexts } from './seen-texts.ts';
 import { CLEAR_MARK, insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
 import { createTopicCounters } from './topic-counters.ts';
 
@@ -38,7 +39,31 @@ export type ImportResult =
   | { kind: 'imported' | 'existing'; token: string }
   | { kind: 'other-app' | 'deleted' | 'address-taken' };
 
+/** Imports devices and subscriptions, or only checks what an import would do. */
+export interface ImportTarget {
+  /**
+   * Inserts devices durably and returns the result of each, in order. A device whose token, or without a token whose
+   * provider address, is stored already counts as existing.
+   *
+   * @param reported webhooks to which each inserted device is reported
+   */
+  importDevices(
+    app: string,
+    imported: readonly ImportedDevice[],
+    reported?: readonly string[],
+  ): Promise<ImportResult[]>;
+  /** Subscribes devices durably; existing subscriptions stay. The caller has checked that the devices are the app's. */
+  importSubscriptions(app: string, imported: readonly ImportedSubscription[]): Promise<void>;
+}
+
 type StoredDevice = Pick<DeviceDocument, '_id' | 'app' | 'deletedAt' | 'provider'>;
+
+/** The devices with which imported ones may conflict. */
+interface PresentDevices {
+  find(token: string): Pick<StoredDevice, 'app' | 'deletedAt'> | undefined;
+  /** Finds the token of the device of the app that a provider address belongs to. */
+  findHolder(address: string | undefined): string | undefined;
+}
 
 const STORED_FIELDS = { app: 1, deletedAt: 1, 'provider.address': 1 } as const;
 
@@ -48,82 +73,121 @@ export function createImports(db: Db, clock: Clock) {
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
   const counters = createTopicCounters(db.collection<TopicDocument>('topics'));
 
-  function toDocument(app: string, device: ImportedDevice): DeviceDocument {
-    const { token, provider, registeredAt, lastActiveAt, ...fields } = device;
-    const importedAt = new Date(clock.now());
-    const registered = registeredAt ?? importedAt;
-    return {
-      _id: token ?? newDeviceToken(),
-      app,
-      ...fields,
-      ...(provider && { provider: { ...provider, since: provider.since ?? registered } }),
-      ...firstWay(provider),
-      registeredAt: registered,
-      lastActiveAt: lastActiveAt ?? registered,
-      importedAt,
-    };
-  }
-
-  /** Finds the devices that conflict with new ones: with the same token, or the same address in the app. */
-  async function findPresent(app: string, wanted: readonly DeviceDocument[]) {
-    const addresses = wanted.flatMap(({ provider }) => provider?.address ?? []);
-    const lists = await Promise.all(
-      [
-        { _id: { $in: wanted.map(({ _id }) => _id) } },
-        { app, 'provider.address': { $in: addresses }, ...IS_HOLDER },
-      ].map((filter) =>
-        devices
-          .find<StoredDevice>(filter, { projection: STORED_FIELDS, batchSize: wanted.length + 1 })
-          .toArray(),
-      ),
+  async function importDevices(
+    app: string,
+    imported: readonly ImportedDevice[],
+    reported: readonly string[] = [],
+  ): Promise<ImportResult[]> {
+    const now = new Date(clock.now());
+    const documents = imported.map((device) => ({
+      ...toDocument(app, device, now),
+      ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
+    }));
+    const errors = await bulkWriteErrors(
+      devices,
+      documents.map((document) => ({ insertOne: { document } })),
     );
-    const [byToken = [], byAddress = []] = lists;
-    return {
-      byToken: new Map(byToken.map((device) => [device._id, device])),
-      byAddress: new Map(byAddress.map((device) => [device.provider?.address, device._id])),
-    };
+    for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+    const refused = documents.filter((_, index) => errors.has(index));
+    const present = refused.length === 0 ? undefined : await findPresent(devices, app, refused);
+    return documents.map((document, index): ImportResult => {
+      if (present === undefined || !errors.has(index))
+        return { kind: 'imported', token: document._id };
+      const hasToken = imported[index]?.token !== undefined;
+      // Without a conflict, the other device has lost the address meanwhile.
+      return findConflict(document, hasToken, present) ?? { kind: 'address-taken' };
+    });
   }
 
   return {
-    /**
-     * Inserts devices durably and returns the result of each, in order. A device whose token, or without a token whose
-     * provider address, is stored already counts as existing.
-     *
-     * @param reported webhooks to which each inserted device is reported
-     */
-    async importDevices(
-      app: string,
-      imported: readonly ImportedDevice[],
-      reported: readonly string[] = [],
-    ): Promise<ImportResult[]> {
+    importDevices,
+    importSubscriptions: (app, imported) =>
+      importSubscriptions(subscriptions, counters.add, app, imported),
+    /** Starts a check of an import: it returns the results that the import would have, and writes nothing. */
+    startCheck: () => createImportCheck(devices, clock),
+  } satisfies ImportTarget & { startCheck(): ImportTarget };
+}
+
+/** Remembers each token and address that would be imported: about 200 bytes for a device. */
+function createImportCheck(devices: Collection<DeviceDocument>, clock: Clock): ImportTarget {
+  const tokens = createSeenTexts();
+  const addresses = createSeenTexts();
+  return {
+    async importDevices(app, imported) {
       const now = new Date(clock.now());
-      const documents = imported.map((device) => ({
-        ...toDocument(app, device),
-        ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
-      }));
-      const errors = await bulkWriteErrors(
-        devices,
-        documents.map((document) => ({ insertOne: { document } })),
-      );
-      for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-      const refused = documents.filter((_, index) => errors.has(index));
-      const present = refused.length === 0 ? undefined : await findPresent(app, refused);
-      return documents.map(({ _id, provider }, index): ImportResult => {
-        if (present === undefined || !errors.has(index)) return { kind: 'imported', token: _id };
-        const device = present.byToken.get(_id);
-        if (device?.deletedAt !== undefined) return { kind: 'deleted' };
-        if (device !== undefined)
-          return device.app === app ? { kind: 'existing', token: _id } : { kind: 'other-app' };
-        const holder = present.byAddress.get(provider?.address);
-        const isSame = imported[index]?.token === undefined && holder !== undefined;
-        return isSame ? { kind: 'existing', token: holder } : { kind: 'address-taken' };
+      const documents = imported.map((device) => toDocument(app, device, now));
+      const stored = await findPresent(devices, app, documents);
+      return documents.map((document, index): ImportResult => {
+        const { _id, provider } = document;
+        const conflict = findConflict(document, imported[index]?.token !== undefined, {
+          find: (token) => stored.find(token) ?? (tokens.has(token) ? { app } : undefined),
+          findHolder: (address) =>
+            stored.findHolder(address) ?? (addresses.has(address) ? _id : undefined),
+        });
+        if (conflict !== undefined) return conflict;
+        tokens.add(_id);
+        if (provider !== undefined) addresses.add(provider.address);
+        return { kind: 'imported', token: _id };
       });
     },
-
-    /** Subscribes devices durably; existing subscriptions stay. The caller has checked that the devices are the app's. */
-    importSubscriptions: (app: string, imported: readonly ImportedSubscription[]): Promise<void> =>
-      importSubscriptions(subscriptions, counters.add, app, imported),
+    importSubscriptions: async () => {},
   };
+}
+
+function toDocument(app: string, device: ImportedDevice, importedAt: Date): DeviceDocument {
+  const { token, provider, registeredAt, lastActiveAt, ...fields } = device;
+  const registered = registeredAt ?? importedAt;
+  return {
+    _id: token ?? newDeviceToken(),
+    app,
+    ...fields,
+    ...(provider && { provider: { ...provider, since: provider.since ?? registered } }),
+    ...firstWay(provider),
+    registeredAt: registered,
+    lastActiveAt: lastActiveAt ?? registered,
+    importedAt,
+  };
+}
+
+/** Finds the devices that conflict with new ones: with the same token, or the same address in the app. */
+async function findPresent(
+  devices: Collection<DeviceDocument>,
+  app: string,
+  wanted: readonly DeviceDocument[],
+): Promise<PresentDevices> {
+  const addresses = wanted.flatMap(({ provider }) => provider?.address ?? []);
+  const lists = await Promise.all(
+    [
+      { _id: { $in: wanted.map(({ _id }) => _id) } },
+      { app, 'provider.address': { $in: addresses }, ...IS_HOLDER },
+    ].map((filter) =>
+      devices
+        .find<StoredDevice>(filter, { projection: STORED_FIELDS, batchSize: wanted.length + 1 })
+        .toArray(),
+    ),
+  );
+  const [found = [], holders = []] = lists;
+  const byToken = new Map(found.map((device) => [device._id, device]));
+  const byAddress = new Map(holders.map((device) => [device.provider?.address, device._id]));
+  return {
+    find: (token) => byToken.get(token),
+    findHolder: (address) => byAddress.get(address),
+  };
+}
+
+/** Returns the result of importing a device that conflicts with one that is present; undefined without a conflict. */
+function findConflict(
+  { _id, app, provider }: DeviceDocument,
+  hasToken: boolean,
+  present: PresentDevices,
+): ImportResult | undefined {
+  const device = present.find(_id);
+  if (device?.deletedAt !== undefined) return { kind: 'deleted' };
+  if (device !== undefined)
+    return device.app === app ? { kind: 'existing', token: _id } : { kind: 'other-app' };
+  const holder = present.findHolder(provider?.address);
+  if (holder === undefined) return undefined;
+  return hasToken ? { kind: 'address-taken' } : { kind: 'existing', token: holder };
 }
 
 async function importSubscriptions(

@@ -146,6 +146,12 @@ export const READ_CASES: Record<string, Call> = {
     ),
   ),
   ...Object.fromEntries(OF_THE_SERVER.map((name) => [name, (store: TestStore) => store[name]()])),
+  'imports.startCheck': async ({ imports }) => {
+    const provider = { channel: 'fcm', address: 'address' } as const;
+    const check = imports.startCheck();
+    await check.importDevices(APP, [{ token: 'device1', platform: 'android', provider }]);
+    await check.importSubscriptions(APP, []);
+  },
   'pushSearch.search': async ({ pushSearch }) => {
     for (const filter of [
       {},

@@ -67,7 +67,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   'failures redrive': '--app APP --reason wrong-credential --from 1d',
   queues: '',
   export: 'devices --output devices.ndjson',
-  import: 'fcm-tokens.csv --app APP --source fcm',
+  import: 'fcm-tokens.csv --app APP --source fcm --check',
   simulate: '--app APP --devices 3 --seconds 2',
   canary: '--once --app APP --state canary.json',
   doctor: '',

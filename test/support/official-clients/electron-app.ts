@@ -14,12 +14,21 @@ type AppMessage =
   | { connected: boolean }
   | { id: number; result?: unknown; error?: string };
 
-/** Starts the app with a folder for its settings, pointed at a stack. */
-export async function startElectronApp(folder: string, { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>) {
+/**
+ * Starts the app with a folder for its settings, pointed at a stack.
+ *
+ * @param ca file of the authority that it trusts, for `mqtts://`
+ */
+export async function startElectronApp(
+  folder: string,
+  { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>,
+  ca?: string,
+) {
   const child = fork(APP, [folder], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     // Its dependencies use a module that Node has deprecated.
     execArgv: ['--disable-warning=DEP0040'],
+    env: { ...process.env, ...(ca !== undefined && { NODE_EXTRA_CA_CERTS: ca }) },
   });
   const payloads: unknown[] = [];
   const calls = createCalls(child);

@@ -1,4 +1,4 @@
-import type { ImportedSubscription, ImportResult } from '@carillon/store/imports';
+import type { ImportedSubscription, ImportResult, ImportTarget } from '@carillon/store/imports';
 import type { Store } from '@carillon/store/store';
 import { type AppleSettings, RefusedLine } from './field-parsers.ts';
 import type { ImportState, Refusal } from './import-state.ts';
@@ -12,6 +12,11 @@ export interface ImportRequest {
   apple: AppleSettings;
   /** Webhooks to which each imported device is reported. */
   webhooks: readonly string[];
+}
+
+/** Stored devices, and where a file is imported, or checked. */
+export interface ImportStore extends Pick<Store, 'devices'> {
+  imports: ImportTarget;
 }
 
 type DeviceLine = { line: number; content: Extract<ImportLine, { kind: 'device' }> };
@@ -32,7 +37,7 @@ const SUBSCRIPTIONS_PER_WRITE = 5_000;
  * @returns the lines that were refused
  */
 export async function importLines(
-  store: Pick<Store, 'imports' | 'devices'>,
+  store: ImportStore,
   request: ImportRequest,
   lines: readonly FileLine[],
   counts: ImportState['counts'],
@@ -59,7 +64,7 @@ export async function importLines(
 }
 
 async function importDevices(
-  { imports }: Pick<Store, 'imports'>,
+  { imports }: Pick<ImportStore, 'imports'>,
   { app, webhooks }: ImportRequest,
   lines: readonly DeviceLine[],
   counts: ImportState['counts'],
@@ -93,7 +98,7 @@ async function importDevices(
 }
 
 async function importSubscriptions(
-  { imports, devices }: Pick<Store, 'imports' | 'devices'>,
+  { imports, devices }: ImportStore,
   { app }: ImportRequest,
   lines: readonly SubscriptionLine[],
   counts: ImportState['counts'],

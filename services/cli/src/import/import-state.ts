@@ -33,17 +33,34 @@ export interface Refusal {
   reason: string;
 }
 
-/** Opens the state of an import beside its file: that of an interrupted one with the same file and options, or a new one. */
-export async function openState(
+/** Progress through a file. */
+export interface ImportJournal {
+  /** What the command does. */
+  noun: 'import' | 'check';
+  state: ImportState;
+  /** Takes the progress and the refusals of some lines, after these are imported. */
+  save(refusals: readonly Refusal[]): Promise<void>;
+}
+
+/** Creates the state of an import that begins. */
+export async function createState(
   file: string,
   request: Pick<ImportState, 'app' | 'source' | 'format'>,
 ): Promise<ImportState> {
   const { size, mtimeMs } = await stat(file);
-  const fresh: ImportState = {
+  return {
     ...request,
     ...{ size, modifiedMs: mtimeMs, position: { end: 0, lines: 0 } },
     ...{ counts: { imported: 0, existing: 0, refused: 0, android: 0 }, reportBytes: 0 },
   };
+}
+
+/** Opens the journal of an import beside its file: that of an interrupted one with the same file and options, or a new one. */
+export async function openJournal(
+  file: string,
+  request: Pick<ImportState, 'app' | 'source' | 'format'>,
+): Promise<ImportJournal> {
+  const fresh = await createState(file, request);
   const path = statePath(file);
   const stored = existsSync(path)
     ? stateSchema.safeParse(JSON.parse(await readFile(path, 'utf8'))).data
@@ -56,11 +73,11 @@ export async function openState(
   const state = isSame ? stored : fresh;
   // Refusals of lines that will be read again.
   if (existsSync(reportPath(file))) await truncate(reportPath(file), state.reportBytes);
-  return state;
+  return { noun: 'import', state, save: (refusals) => saveState(file, state, refusals) };
 }
 
-/** Saves the state after its lines are imported. The report is on disk first. */
-export async function saveState(
+/** The report is on disk first. */
+async function saveState(
   file: string,
   state: ImportState,
   refusals: readonly Refusal[],

@@ -11,10 +11,18 @@ import { type ProgressContext, startProgress } from '../progress.ts';
 import { RECORD_FORMATS, type RecordFormat } from '../records/read-records.ts';
 import type { CommandContext } from '../stack.ts';
 import type { AppleSettings } from './field-parsers.ts';
-import { type ImportRequest, importLines } from './import-lines.ts';
-import { type ImportState, openState, removeState, reportPath, saveState } from './import-state.ts';
+import { type ImportRequest, type ImportStore, importLines } from './import-lines.ts';
+import {
+  createState,
+  type ImportJournal,
+  type ImportState,
+  openJournal,
+  removeState,
+  reportPath,
+} from './import-state.ts';
 import { type FileLine, readLines } from './read-lines.ts';
-import { FCM_SOURCES, SOURCES, type Source } from './sources.ts';
+import { createRefusalSummary, type RefusedLines } from './refusal-summary.ts';
+import { FCM_SOURCES, NDJSON_SOURCES, SOURCES, type Source } from './sources.ts';
 
 interface ImportOptions {
   app: string;
@@ -23,6 +31,7 @@ interface ImportOptions {
   environment: AppleSettings['environment'];
   bundle?: string;
   webhooks?: true;
+  check?: true;
 }
 
 type ImportContext = CommandContext &
@@ -59,10 +68,12 @@ export function addImportCommand(program: Command, context: ImportContext): void
     )
     .option('--bundle <id>', 'the bundle id of the iOS app')
     .option('--webhooks', 'send device.registered to webhooks for each device that is imported')
+    .option('--check', 'say what the import would do, by reason, and write nothing')
     .action(async (file: string, options: ImportOptions) => {
       await requireReadable(file);
-      const { counts, lacksFcm } = await importFile(context, file, options);
-      showResult(context, file, counts);
+      const { counts, reasons, lacksFcm } = await importFile(context, file, options);
+      if (reasons === undefined) showResult(context, file, counts);
+      else showCheck(context, counts, reasons);
       if (lacksFcm)
         context.err(
           `FCM is off for the Android devices of this app. Turn it on with: carillon app set ${options.app} --fcm-fallback 0\n`,
@@ -72,6 +83,8 @@ export function addImportCommand(program: Command, context: ImportContext): void
 
 interface CompletedImport {
   counts: ImportState['counts'];
+  /** Of a check: the refused lines. */
+  reasons?: RefusedLines[];
   /** The app doesn't use FCM, by which alone some of the devices are reached. */
   lacksFcm: boolean;
 }
@@ -82,20 +95,55 @@ async function importFile(
   options: ImportOptions,
 ): Promise<CompletedImport> {
   const { app, source, environment, bundle } = options;
-  const format = options.format ?? formatOf(file);
+  const format = options.format ?? formatOf(file, source);
   return withStore(context.stack(), async (store) => {
     const settings = await requireApp(store, app);
     const webhooks = options.webhooks === true ? await listReported(store, app) : [];
     const request = { app, source, apple: { environment, bundle }, webhooks };
-    const state = await openState(file, { app, source, format });
-    if (state.position.end > 0) context.err(`Continuing after line ${state.position.lines}.\n`);
-    await importRest(context, { store, file, format }, request, state);
-    await removeState(file);
-    const { counts } = state;
+    const run = options.check === true ? checkFile : importIntoStore;
+    const { counts, reasons } = await run(context, { store, file, format }, request);
     const hasFcmPhones = FCM_SOURCES.includes(source) && counts.android > 0;
-    return { counts, lacksFcm: hasFcmPhones && !usesFcmForAndroid(settings) };
+    return {
+      counts,
+      ...(reasons && { reasons }),
+      lacksFcm: hasFcmPhones && !usesFcmForAndroid(settings),
+    };
   });
 }
+
+interface ImportedFile {
+  store: Store;
+  file: string;
+  format: RecordFormat;
+}
+
+type ImportRun = (
+  context: ImportContext,
+  imported: ImportedFile,
+  request: ImportRequest,
+) => Promise<Omit<CompletedImport, 'lacksFcm'>>;
+
+const importIntoStore: ImportRun = async (context, { store, file, format }, request) => {
+  const journal = await openJournal(file, { app: request.app, source: request.source, format });
+  const { position, counts } = journal.state;
+  if (position.end > 0) context.err(`Continuing after line ${position.lines}.\n`);
+  await importRest(context, { store, file, format }, request, journal);
+  await removeState(file);
+  return { counts };
+};
+
+/** Reads the whole file, also if its import has begun. */
+const checkFile: ImportRun = async (context, { store, file, format }, request) => {
+  const state = await createState(file, { app: request.app, source: request.source, format });
+  const summary = createRefusalSummary();
+  const journal: ImportJournal = {
+    ...{ noun: 'check', state },
+    save: async (refusals) => summary.add(refusals),
+  };
+  const target = { devices: store.devices, imports: store.imports.startCheck() };
+  await importRest(context, { store: target, file, format }, request, journal);
+  return { counts: state.counts, reasons: summary.list() };
+};
 
 /** Lists the webhooks that a registration through the API is reported to. */
 async function listReported(
@@ -115,7 +163,8 @@ async function requireReadable(file: string): Promise<void> {
   }
 }
 
-function formatOf(file: string): RecordFormat {
+function formatOf(file: string, source: Source): RecordFormat {
+  if (NDJSON_SOURCES.includes(source)) return 'ndjson';
   const format = RECORD_FORMATS.find((name) => file.toLowerCase().endsWith(`.${name}`));
   if (format !== undefined) return format;
   throw commandFailed(`The format of ${file} is unknown; give --format.`);
@@ -123,9 +172,9 @@ function formatOf(file: string): RecordFormat {
 
 async function importRest(
   context: ImportContext,
-  { store, file, format }: { store: Store; file: string; format: RecordFormat },
+  { store, file, format }: Omit<ImportedFile, 'store'> & { store: ImportStore },
   request: ImportRequest,
-  state: ImportState,
+  { noun, state, save }: ImportJournal,
 ): Promise<void> {
   const signal = context.stopSignal();
   const done = state.position.end / BYTES_PER_MB;
@@ -136,7 +185,7 @@ async function importRest(
     if (last === undefined) return;
     const refusals = await importLines(store, request, lines, state.counts);
     state.position = last.position;
-    await saveState(file, state, refusals);
+    await save(refusals);
     lines = [];
     progress.update(last.position.end / BYTES_PER_MB);
   }
@@ -147,7 +196,7 @@ async function importRest(
       await flush();
       if (signal.aborted)
         throw commandFailed(
-          `The import was stopped after line ${state.position.lines}. Repeat the command to continue it.`,
+          `The ${noun} was stopped after line ${state.position.lines}. Repeat the command${noun === 'import' ? ' to continue it' : ''}.`,
         );
     }
     await flush();
@@ -165,5 +214,18 @@ function showResult(
   output.show({ imported, existing, refused, ...report }, [
     `${formatCount(imported, 'entry', 'entries')} imported, ${existing} there already, ${refused} refused.`,
     ...(refused === 0 ? [] : [`Refused lines with their reasons: ${reportPath(file)}`]),
+  ]);
+}
+
+function showCheck(
+  { output }: ImportContext,
+  { imported, existing, refused }: ImportState['counts'],
+  reasons: readonly RefusedLines[],
+): void {
+  output.show({ imported, existing, refused, reasons }, [
+    `${formatCount(imported, 'entry', 'entries')} would be imported, ${existing} there already, ${refused} refused. Nothing was written.`,
+    ...reasons.map(
+      ({ reason, lines, line }) => `${formatCount(lines, 'line')}, the first is ${line}: ${reason}`,
+    ),
   ]);
 }

@@ -80,16 +80,22 @@ function readJson(text: string): LineFields | RefusedLine {
   }
 }
 
-/** Flattens nested objects: `device.platform` becomes `platform`. A list becomes its JSON text. */
-function flatten(value: Record<string, unknown>): Map<string, string> {
-  const fields = new Map<string, string>();
+/** Levels of objects that have fields of a device. Deeper ones are attributes of other services. */
+const MAX_LEVELS = 3;
+
+/** Flattens nested objects: a field is named by its path, `device.platform`. A list becomes its JSON text. */
+function flatten(
+  value: Record<string, unknown>,
+  path = '',
+  level = 1,
+  fields = new Map<string, string>(),
+): Map<string, string> {
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === '') continue;
-    if (typeof field !== 'object') fields.set(name, String(field));
-    else if (Array.isArray(field)) fields.set(name, JSON.stringify(field));
-    else if (name === 'last_active') fields.set(name, String((field as { date?: unknown }).date));
-    else
-      for (const [key, inner] of flatten(field as Record<string, unknown>)) fields.set(key, inner);
+    if (typeof field !== 'object') fields.set(`${path}${name}`, String(field));
+    else if (Array.isArray(field)) fields.set(`${path}${name}`, JSON.stringify(field));
+    else if (level < MAX_LEVELS)
+      flatten(field as Record<string, unknown>, `${path}${name}.`, level + 1, fields);
   }
   return fields;
 }

@@ -1,4 +1,5 @@
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
+import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { ImportedDevice } from '@carillon/store/imports';
 import {
   type AppleSettings,
@@ -22,6 +23,8 @@ export type ImportLine =
   | { kind: 'device'; device: ImportedDevice; topics: string[] }
   | { kind: 'subscription'; token: string; topic: string; since?: Date };
 
+type ApnsAddress = Extract<ProviderAddress, { channel: 'apns' }>;
+
 /** Maps the fields of a line. @throws RefusedLine */
 type Mapper = (fields: LineFields, apple: AppleSettings) => ImportLine;
 
@@ -33,12 +36,24 @@ const ONESIGNAL_IOS = '0';
 const ONESIGNAL_ANDROID = '1';
 const ONESIGNAL_BROWSERS = ['5', '7', '8', '17'];
 
+/**
+ * ChannelTypes of Amazon Pinpoint that APNs serves. The other one with a channel here is GCM, which is FCM. Source:
+ * docs.aws.amazon.com/pinpoint/latest/apireference/apps-application-id-endpoints-endpoint-id.html.
+ */
+const PINPOINT_APNS: Readonly<Record<string, Pick<ApnsAddress, 'environment' | 'kind'>>> = {
+  APNS: { environment: 'production' },
+  APNS_SANDBOX: { environment: 'development' },
+  APNS_VOIP: { environment: 'production', kind: 'voip' },
+  APNS_VOIP_SANDBOX: { environment: 'development', kind: 'voip' },
+};
+
 /** Sources of files, each with the columns or fields that it reads (docs/use/export-and-import.md). */
 export const SOURCES = {
   carillon: mapCarillonDevice,
   subscriptions: mapSubscription,
   pushy: mapPushyDevice,
   onesignal: mapOneSignalSubscription,
+  pinpoint: mapPinpointEndpoint,
   fcm: mapFcmToken,
   apns: (fields, apple) =>
     asDevice({ platform: 'ios', provider: parseApnsAddress(required(fields, 'token'), apple) }),
@@ -48,7 +63,9 @@ export type Source = keyof typeof SOURCES;
 /** Sources whose files may be a list of tokens without a head. */
 export const LIST_SOURCES: readonly Source[] = ['fcm', 'apns'];
 /** Sources whose Android devices may be reached over FCM alone, until their app connects to Carillon. */
-export const FCM_SOURCES: readonly Source[] = ['fcm', 'onesignal'];
+export const FCM_SOURCES: readonly Source[] = ['fcm', 'onesignal', 'pinpoint'];
+/** Sources that write NDJSON into files of any name. */
+export const NDJSON_SOURCES: readonly Source[] = ['pinpoint'];
 /** Sources that are written by `carillon export`, with guarded fields in CSV. */
 export const OWN_SOURCES: readonly Source[] = ['carillon', 'subscriptions'];
 
@@ -69,9 +86,13 @@ function mapFcmToken(fields: LineFields): ImportLine {
   return asDevice({ platform, provider: parseFcmAddress(required(fields, 'token'), platform) });
 }
 
-function datesOf(fields: LineFields, registered: string): Partial<ImportedDevice> {
+function datesOf(
+  fields: LineFields,
+  registered: string,
+  active = 'last_active',
+): Partial<ImportedDevice> {
   const registeredAt = parseDate(registered, fields(registered));
-  const lastActiveAt = parseDate('last_active', fields('last_active'));
+  const lastActiveAt = parseDate(active, fields(active));
   return { ...(registeredAt && { registeredAt }), ...(lastActiveAt && { lastActiveAt }) };
 }
 
@@ -122,11 +143,17 @@ function mapSubscription(fields: LineFields): ImportLine {
   return { kind: 'subscription', token, topic, ...(since && { since }) };
 }
 
+/** Objects of Pushy's response around fields of a device. A file of another origin has the fields without them. */
+const PUSHY_OBJECTS = ['', 'device.', 'presence.'];
+
 /**
  * The fields of Pushy's GET /devices/:token, flat or nested, beside the token of the request. Pushy has no export.
  * Source: pushy.me/docs/api/device.
  */
-function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {
+function mapPushyDevice(line: LineFields, apple: AppleSettings): ImportLine {
+  const names = (name: string) =>
+    PUSHY_OBJECTS.flatMap((path) => [path + name, `${path}${name}.date`]);
+  const fields: LineFields = (name) => names(name).flatMap((path) => line(path) ?? [])[0];
   const platform = parsePlatform(fields('platform'));
   const provider = pushyAddress(fields, platform, apple);
   const authDigest = parseAuthDigest(fields('auth'), undefined);
@@ -179,5 +206,29 @@ function mapOneSignalSubscription(fields: LineFields, apple: AppleSettings): Imp
         ? parseApnsAddress(identifier, apple)
         : parseFcmAddress(identifier, platform),
     ...datesOf(fields, 'created_at'),
+  });
+}
+
+/** A line of the endpoints that Amazon Pinpoint exported: an endpoint as its API returned it. */
+function mapPinpointEndpoint(fields: LineFields, { bundle }: AppleSettings): ImportLine {
+  const type = required(fields, 'ChannelType');
+  const apns = PINPOINT_APNS[type];
+  if (apns === undefined && type !== 'GCM')
+    throw new RefusedLine(`ChannelType ${quote(type)} has no channel here`);
+  if ((fields('OptOut') ?? 'NONE') !== 'NONE') throw new RefusedLine('opted out');
+  if ((fields('EndpointStatus') ?? 'ACTIVE') !== 'ACTIVE') throw new RefusedLine('inactive');
+  const address = required(fields, 'Address');
+  const isApple = apns !== undefined || /^ios$/i.test(fields('Demographic.Platform') ?? '');
+  const platform = isApple ? 'ios' : 'android';
+  const id = fields('Id');
+  return asDevice({
+    // Pinpoint made base64 ids for endpoints that were imported into it; these may have characters that no token has.
+    ...(id !== undefined && DEVICE_TOKEN.test(id) && { token: id }),
+    platform,
+    provider:
+      apns === undefined
+        ? parseFcmAddress(address, platform)
+        : { ...parseApnsAddress(address, { environment: apns.environment, bundle }), ...apns },
+    ...datesOf(fields, 'CreationDate', 'EffectiveDate'),
   });
 }
