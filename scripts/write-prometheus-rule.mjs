@@ -22,7 +22,9 @@ const rule = {
   apiVersion: 'monitoring.coreos.com/v1',
   kind: 'PrometheusRule',
   metadata: { name: 'carillon' },
-  spec: { groups: texts.flatMap((text) => parse(text.replaceAll(COMPOSE_CONSOLE, CONSOLE)).groups) },
+  spec: {
+    groups: texts.flatMap((text) => parse(text.replaceAll(COMPOSE_CONSOLE, CONSOLE)).groups),
+  },
 };
 writeFileSync(
   join(monitoring, 'prometheus-rule.yaml'),

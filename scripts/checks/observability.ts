@@ -125,7 +125,9 @@ function checkDashboard(path: string, text: string): string[] {
     [...expression.matchAll(METRIC)].every(([, selector = '']) => selector.includes(NAMESPACE));
   return [
     ...demand(
-      source?.name === 'datasource' && source.type === 'datasource' && source.query === 'prometheus',
+      source?.name === 'datasource' &&
+        source.type === 'datasource' &&
+        source.query === 'prometheus',
       `${path} does not let its viewer choose the data source first`,
     ),
     ...demand(
