@@ -102,6 +102,14 @@ test.each(SERVICES)('%s gets ready under its own security context', async (name)
   });
 });
 
+test('the console in its image has the runbooks', async () => {
+  await runPod('dashboard', async (pod) => {
+    await untilReady(pod);
+    const address = `http://${pod.addresses.DASHBOARD_LISTEN}/runbooks/CarillonApiSlow`;
+    expect(await (await fetch(address)).text()).toContain('# CarillonApiSlow');
+  });
+});
+
 test('the canary’s pushes arrive', async () => {
   await runPod('api', (api) =>
     runPod('device-gateway', (gateway) =>
