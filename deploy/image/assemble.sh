@@ -40,6 +40,11 @@ copy_sources() {
   done
   # The sandbox serves the files of browsers.
   if [ "$1" = sandbox ]; then cp -R "$workspace/packages/web-client" "$app/packages/"; fi
+  # The console serves the runbooks of the alerts.
+  if [ "$1" = dashboard ]; then
+    mkdir -p "$app/docs/run"
+    cp -R "$workspace/docs/run/runbooks" "$app/docs/run/"
+  fi
   mkdir -p "$app/deploy/image"
   cp "$workspace/deploy/image/healthcheck.mjs" "$app/deploy/image/"
   if [ "$1" = cli ]; then cp "$workspace"/deploy/image/*.mjs "$app/deploy/image/"; fi

@@ -1,16 +1,20 @@
 // Makes the MongoDB of docker-compose.yml a replica set of the members that MONGODB_URI names, waits until it accepts
 // writes, and then runs the command line with its own arguments: `node with-replica-set.mjs migrate`. The members are
 // among those that MONGODB_MEMBERS lists; any other server belongs to another installation, and is not changed. A member that
-// the set does not have yet is added to it; none is ever removed. Repeating it changes nothing.
+// the set does not have yet is added to it; none is ever removed. A set with other SETTINGS gets them. Repeating it changes
+// nothing.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 
 /** As long as the manifests have `migrate` wait for MongoDB; its first start includes the fetching of its image. */
 const DEADLINE_MS = 600_000;
 const INTERVAL_MS = 500;
 const NAME = 'carillon';
+/** A lost primary is replaced when the others have missed it for this time. MongoDB's default, 10 s, stops pushes for longer. */
+const SETTINGS = { electionTimeoutMillis: 4_000 };
 const NOT_YET_INITIALIZED = 94;
 /** Host names of the servers that this may make a replica set of. */
 const OWN_SERVERS = (process.env.MONGODB_MEMBERS ?? 'mongodb mongodb-2 mongodb-3').split(' ');
@@ -50,24 +54,32 @@ async function initiate(members) {
   if (states.some(({ status }) => status === 'fulfilled')) return;
   const other = states.find(({ reason }) => reason.code !== NOT_YET_INITIALIZED);
   if (other !== undefined) throw other.reason;
-  const config = { _id: NAME, members: members.map((host, _id) => ({ _id, host })) };
-  await ask(members[0], { replSetInitiate: config });
+  const hosts = members.map((host, _id) => ({ _id, host }));
+  await ask(members[0], { replSetInitiate: { _id: NAME, members: hosts, settings: SETTINGS } });
 }
 
-/** Adds the members that are missing, one at a time, as MongoDB asks for. */
-async function addMissing(members) {
+/** Changes the settings that differ, and adds the members that are missing, one at a time, as MongoDB asks for. */
+async function update(members) {
   await withAdmin(`mongodb://${members.join()}/?replicaSet=${NAME}`, async (admin) => {
     for (;;) {
       const { config } = await admin.command({ replSetGetConfig: 1 });
-      const host = members.find((member) => !config.members.some((one) => one.host === member));
-      if (host === undefined) return;
-      await ask(host, { ping: 1 });
-      const _id = Math.max(...config.members.map((member) => member._id)) + 1;
+      const changed = await findChange(config, members);
+      if (changed === undefined) return;
       const version = config.version + 1;
-      const changed = { ...config, version, members: [...config.members, { _id, host }] };
-      await admin.command({ replSetReconfig: changed });
+      await admin.command({ replSetReconfig: { ...config, ...changed, version } });
     }
   });
+}
+
+/** Returns the part of a set's configuration that has to change next; undefined if none does. */
+async function findChange(config, members) {
+  const settings = { ...config.settings, ...SETTINGS };
+  if (!isDeepStrictEqual(settings, config.settings)) return { settings };
+  const host = members.find((member) => !config.members.some((one) => one.host === member));
+  if (host === undefined) return undefined;
+  await ask(host, { ping: 1 });
+  const _id = Math.max(...config.members.map((member) => member._id)) + 1;
+  return { members: [...config.members, { _id, host }] };
 }
 
 const members = listMembers(readFileSync(process.env.MONGODB_URI_FILE, 'utf8').trim());
@@ -76,7 +88,7 @@ if (members !== undefined) {
   for (;;) {
     try {
       await initiate(members);
-      await addMissing(members);
+      await update(members);
       break;
     } catch (error) {
       if (performance.now() > deadline) {

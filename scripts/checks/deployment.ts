@@ -36,6 +36,13 @@ const LASTING = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashb
 const NOT_PASSED = /_LISTEN$|^(OPS_HOSTS|FAILPOINTS)$/;
 const BUILT_IMAGES = 7;
 
+/** An image that kustomize replaces. */
+interface ReplacedImage {
+  name: string;
+  newTag?: string;
+  digest?: string;
+}
+
 /** Returns a value in which each variable has its default. */
 const withDefaults = (value: string) => String(value).replace(/\$\{\w+:-([^}]*)\}/g, '$1');
 
@@ -141,20 +148,24 @@ function checkGateway({ services }: Compose): string[] {
 function checkImages(root: string, { services }: Compose): string[] {
   const images = Object.values(services).map(({ image = '' }) => image);
   const foreign = images.filter((image) => !image.startsWith('${CARILLON_IMAGES'));
-  const digests = foreign.map((image) => /@(sha256:[0-9a-f]{64})\}?$/.exec(image)?.[1] ?? image);
-  const inCluster = findFiles(root, 'k8s/components/*/kustomization.yaml').flatMap((path) => {
-    const { images: replaced = [] } = readYaml<{ images?: { digest?: string }[] }>(root, path);
-    return replaced.flatMap(({ digest }) => digest ?? []);
-  });
+  const pinned = foreign.map(withDefaults);
+  const inCluster = findFiles(root, 'k8s/{base,components/*}/*.yaml').flatMap((path) =>
+    [...readText(root, path).matchAll(/^ +image: (?!carillon\/)(\S+)$/gm)].map(([, name = '']) => {
+      const kustomization = path.replace(/[^/]+$/, 'kustomization.yaml');
+      const { images: replaced = [] } = readYaml<{ images?: ReplacedImage[] }>(root, kustomization);
+      const { newTag, digest } = replaced.find((one) => one.name === name) ?? {};
+      return `${name}:${newTag}@${digest}`;
+    }),
+  );
   const built = Object.values(services).flatMap(({ build }) => build ?? []);
   return [
-    ...digests
-      .filter((digest) => !digest.startsWith('sha256:'))
+    ...pinned
+      .filter((image) => !/@sha256:[0-9a-f]{64}$/.test(image))
       .map((image) => `${image} has no digest`),
-    ...demand(inCluster.length > 3, 'hardly any image of Kubernetes has a digest'),
+    ...demand(inCluster.length > 3, 'Kubernetes has hardly any image of others'),
     ...inCluster
-      .filter((digest) => !digests.includes(digest))
-      .map((digest) => `the image ${digest} of Kubernetes is not that of compose`),
+      .filter((image) => !pinned.includes(image))
+      .map((image) => `the image ${image} of Kubernetes is not that of compose`),
     ...demand(built.length === BUILT_IMAGES, `compose builds ${built.length} images`),
     ...built.flatMap(({ args = {} }) => [
       ...compare('arguments of a build', Object.keys(args).sort(), ['REVISION', 'VERSION']),

@@ -6,6 +6,9 @@ import { compare, demand, findFiles, readText, readYaml } from './files.ts';
 const PROMETHEUS_CONFIG = '/etc/prometheus/prometheus.yml';
 const PROVISIONING = '/etc/grafana/provisioning';
 const DASHBOARDS = 'k8s/components/monitoring/dashboards/*.json';
+/** A metric in a query, with its selector. */
+const METRIC = /\b(?:carillon|nodejs|process)_\w+(\{[^}]*\})?/g;
+const NAMESPACE = 'namespace=~"$namespace"';
 
 /** Returns the file or folder of this repository that a path in a container shows. */
 export function findSource({ services }: Compose, service: string, path: string): string {
@@ -96,19 +99,47 @@ function checkGrafana(root: string, compose: Compose, dashboards: readonly strin
   ];
 }
 
-/** Checks that a dashboard uses the data source that its viewer chooses among those of Prometheus. */
+/** A choice of a dashboard's viewer. */
+interface Variable {
+  name: string;
+  type: string;
+  query: string | object;
+  allValue?: string;
+  current: { value?: string[] };
+}
+
+/**
+ * Checks that a dashboard uses the data source and the namespaces that its viewer chooses. All namespaces also means none:
+ * compose has no such label.
+ */
 function checkDashboard(path: string, text: string): string[] {
   const used = new Set<string>();
+  const expressions: string[] = [];
   const dashboard = JSON.parse(text, (key, value) => {
     if (key === 'datasource') used.add(`${value.type}:${value.uid}`);
+    if (key === 'expr') expressions.push(value);
     return value;
-  }) as { templating: { list: { name: string; type: string; query: string }[] } };
-  const { name, type, query } = dashboard.templating.list[0] ?? {};
+  }) as { templating: { list: Variable[] } };
+  const [source, namespace] = dashboard.templating.list;
+  const isOfNamespace = (expression: string) =>
+    [...expression.matchAll(METRIC)].every(([, selector = '']) => selector.includes(NAMESPACE));
   return [
     ...demand(
-      name === 'datasource' && type === 'datasource' && query === 'prometheus',
+      source?.name === 'datasource' &&
+        source.type === 'datasource' &&
+        source.query === 'prometheus',
       `${path} does not let its viewer choose the data source first`,
     ),
+    ...demand(
+      namespace?.name === 'namespace' &&
+        namespace.allValue === '.*' &&
+        namespace.current.value?.[0] === '$__all',
+      `${path} does not let its viewer choose the namespace, or all`,
+    ),
+    ...demand(expressions.length > 0, `${path} has no queries`),
+    ...expressions
+      .filter((expression) => !isOfNamespace(expression))
+      .map((expression) => `${path}: ${expression} is not of the namespace`),
     ...compare(`data sources of ${path}`, [...used], [`prometheus:$\{datasource}`]),
   ];
 }

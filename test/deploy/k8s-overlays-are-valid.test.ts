@@ -54,6 +54,22 @@ test.each([
   expect(findErrors(new Map([['prod', JSON.parse(prod)]]))).toContain(misspelt.slice(1, -1));
 });
 
+test.each(RENDERED)('%s: every pod has a ServiceAccount, without a token', (folder) => {
+  const manifests = rendered.get(folder) ?? [];
+  const accounts = manifests.filter(({ kind }) => kind === 'ServiceAccount');
+  expect(accounts.filter((one) => one.automountServiceAccountToken !== false)).toEqual([]);
+  const names = findWorkloads(manifests).map(({ pod }) => pod.serviceAccountName);
+  expect([...new Set(names)].sort()).toEqual(accounts.map(({ metadata }) => metadata.name).sort());
+});
+
+test('the Secret of a private registry reaches every ServiceAccount', () => {
+  const manifests = rendered.get('test/deploy/all-components') ?? [];
+  const accounts = manifests.filter(({ kind }) => kind === 'ServiceAccount');
+  const secrets = accounts.flatMap(({ imagePullSecrets = [] }) => imagePullSecrets);
+  expect(accounts.length).toBeGreaterThan(6);
+  expect(secrets.map(({ name }) => name)).toEqual(accounts.map(() => 'carillon-registry'));
+});
+
 test('the workers of the provider pool are those of the base, but for their queues', () => {
   const workloads = findWorkloads(rendered.get('test/deploy/all-components') ?? []);
   const byName = (a: { name: string }, b: { name: string }) => a.name.localeCompare(b.name);

@@ -129,6 +129,17 @@ async function startMember(host: string): Promise<void> {
   await until(() => isAcceptingConnections(host, MONGODB_PORT), FORMED);
 }
 
+/** Makes a replica set of one member, as releases before the settings did. */
+async function initiateAlone(host: string): Promise<void> {
+  const client = new MongoClient(`mongodb://${host}:${MONGODB_PORT}/?directConnection=true`);
+  try {
+    const config = { _id: 'carillon', members: [{ _id: 0, host: `${host}:${MONGODB_PORT}` }] };
+    await client.db('admin').command({ replSetInitiate: config });
+  } finally {
+    await client.close();
+  }
+}
+
 const uriOf = (members: readonly string[]) =>
   `mongodb://${members.join()}/carillon?replicaSet=carillon`;
 
@@ -144,8 +155,8 @@ async function runScript(members: readonly string[], hosts: readonly string[]): 
   return child.output();
 }
 
-/** Waits until all of some members have data, and returns how often the set was changed. */
-async function untilFormed(members: readonly string[]): Promise<number> {
+/** Waits until all of some members have data, and returns how often the set was changed, and its setting. */
+async function untilFormed(members: readonly string[]) {
   const client = await new MongoClient(uriOf(members)).connect();
   try {
     const admin = client.db('admin');
@@ -156,7 +167,8 @@ async function untilFormed(members: readonly string[]): Promise<number> {
       return states.sort().join() === formed;
     };
     await until(isFormed, { ...FORMED, what: `a set of ${members.length}` });
-    return (await admin.command({ replSetGetConfig: 1 })).config.version;
+    const { version, settings } = (await admin.command({ replSetGetConfig: 1 })).config;
+    return { version, electionTimeoutMillis: settings.electionTimeoutMillis };
   } finally {
     await client.close();
   }
@@ -168,24 +180,28 @@ test(
     const hosts = [1, 2, 3].map(addressOf);
     for (const host of hosts) await startMember(host);
     expect(await runScript(hosts, hosts)).toContain('MongoDB is a replica set of 3 members.');
-    const version = await untilFormed(hosts);
+    const formed = await untilFormed(hosts);
+    expect(formed.electionTimeoutMillis).toBe(4_000);
     const again = await runScript(hosts, hosts);
     expect(again).toContain('MongoDB is replica set carillon of 3 members.');
-    expect(await untilFormed(hosts)).toBe(version);
+    expect(await untilFormed(hosts)).toEqual(formed);
   },
   TEST_MS,
 );
 
 test(
-  'a replica set of one MongoDB member, to which two are added',
+  'a replica set of one MongoDB member with MongoDB’s settings gets Carillon’s, and two more members',
   async () => {
     const hosts = [1, 2, 3].map(addressOf);
     await startMember(addressOf(1));
+    await initiateAlone(addressOf(1));
     const one = await runScript(hosts.slice(0, 1), hosts);
     expect(one).toContain('MongoDB is a replica set of one member.');
+    const alone = await untilFormed(hosts.slice(0, 1));
+    expect(alone).toEqual({ version: 2, electionTimeoutMillis: 4_000 });
     for (const host of hosts.slice(1)) await startMember(host);
     expect(await runScript(hosts, hosts)).toContain('MongoDB is a replica set of 3 members.');
-    await untilFormed(hosts);
+    expect(await untilFormed(hosts)).toMatchObject({ electionTimeoutMillis: 4_000 });
   },
   TEST_MS,
 );

@@ -22,6 +22,7 @@ import { createPages } from './http/pages.ts';
 import { createReferenceFile } from './http/reference-file.ts';
 import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
+import { createRunbooks } from './http/runbooks.ts';
 import { CONTENT_SECURITY_POLICY, serveConsole } from './http/server.ts';
 import { createSessionReader } from './http/session-reader.ts';
 import { createTokenReader } from './http/token-reader.ts';
@@ -50,6 +51,8 @@ interface ConsoleParts {
   engine: ConsoleEngine;
   /** Folder of the built pages. */
   pagesFolder: string;
+  /** Folder of the alerts' runbooks. */
+  runbooksFolder: string;
   /** Version of the product. */
   version: string;
   /** Called after every response of the API. */
@@ -65,7 +68,7 @@ interface ConsoleParts {
 export async function createConsole(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   env: Environment,
-  { store, engine, pagesFolder, version, onResponse }: ConsoleParts,
+  { store, engine, pagesFolder, runbooksFolder, version, onResponse }: ConsoleParts,
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
@@ -100,11 +103,12 @@ export async function createConsole(
     ...{ sessions, api, contentSecurityPolicy: CONTENT_SECURITY_POLICY },
   });
   const reference = createReferenceFile(routes, version, address.url ?? '/');
+  const runbooks = await createRunbooks(runbooksFolder);
   const server = await serveConsole(env.DASHBOARD_LISTEN, {
     ...{
       address,
       api,
-      pages: [reference, board, createPages(pagesFolder)],
+      pages: [reference, runbooks, board, createPages(pagesFolder)],
       proxyHops: env.TRUST_PROXY,
     },
   });

@@ -9,6 +9,7 @@ import { createEngine } from './engine.ts';
 import { type Environment, environment } from './environment.ts';
 
 const PAGES = join(import.meta.dirname, '../web/dist');
+const RUNBOOKS = join(import.meta.dirname, '../../../docs/run/runbooks');
 
 await runService('dashboard', environment, start, ({ STOP_DELAY_SECONDS }) => ({
   delayMs: STOP_DELAY_SECONDS * 1_000,
@@ -25,7 +26,8 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   const onResponse = trackActivity('response');
   const all = { ...store, ...createReports(store), ...createWebhookStore(store) };
   const { version } = packageJson;
-  const parts = { store: all, engine, pagesFolder: PAGES, version, onResponse };
+  const folders = { pagesFolder: PAGES, runbooksFolder: RUNBOOKS };
+  const parts = { store: all, engine, ...folders, version, onResponse };
   const { stop } = await createConsole(context, env, parts);
   release('http', stop);
 }

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { createSetupLink } from '@carillon/admin/operators';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
@@ -10,6 +11,7 @@ import { createConsole } from '../src/console.ts';
 import { createEngine } from '../src/engine.ts';
 import { environment } from '../src/environment.ts';
 
+const RUNBOOKS = join(import.meta.dirname, '../../../docs/run/runbooks');
 export const PASSWORD = 'correct horse battery staple';
 export const SETTINGS = {
   MONGODB_URI: 'mongodb://127.0.0.1:1/unused',
@@ -46,7 +48,7 @@ export async function startConsole(
     const context = { log, metrics: createMetrics() };
     const { port, stop } = await createConsole(context, env, {
       ...own,
-      pagesFolder,
+      ...{ pagesFolder, runbooksFolder: RUNBOOKS },
       version: '1.2.3',
     });
     stops.unshift(stop);

@@ -12,7 +12,6 @@ export interface Tier {
 /** Tests under test/ that start no whole stack; so are all tests of packages, services and tools but one. */
 const FAST = [
   'test/alerts/promtool-accepts-the-rules.test.ts',
-  'test/alerts/runbooks-have-your-address.test.ts',
   'test/attacks/no-service-starts-without-its-secrets.test.ts',
   'test/ci/ci-runs-what-changed.test.ts',
   'test/first-run/tampered-download-is-not-run.test.ts',

@@ -3,6 +3,9 @@ export interface Manifest {
   apiVersion: string;
   kind: string;
   metadata: { name: string; labels?: Labels };
+  /** Of a ServiceAccount. */
+  automountServiceAccountToken?: boolean;
+  imagePullSecrets?: { name: string }[];
   /** Its other fields depend on the kind. */
   spec?: {
     template?: { metadata: { labels: Labels }; spec: PodSpec };
@@ -13,7 +16,9 @@ export interface Manifest {
 type Labels = Record<string, string>;
 
 interface PodSpec {
+  serviceAccountName?: string;
   securityContext?: { runAsUser?: number };
+  initContainers?: Container[];
   containers: Container[];
   volumes?: Volume[];
 }
@@ -36,7 +41,7 @@ export interface Container {
   resources?: { limits?: { memory?: string } };
 }
 
-/** A Deployment, StatefulSet or Job. */
+/** A Deployment or StatefulSet. */
 export interface Workload {
   name: string;
   labels: Labels;

@@ -26,7 +26,8 @@ export interface RunningPod {
   /** Addresses that it listens on, by variable: `API_LISTEN`. */
   addresses: Readonly<Record<string, string>>;
   readPid(): Promise<number>;
-  inspect(): Promise<{ memory: number; exitCode: number; isRunning: boolean }>;
+  /** Reads its limit, in bytes. */
+  readMemory(): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -41,7 +42,7 @@ export interface PodSettings {
 }
 
 /**
- * Runs the pod of a workload by `podman kube play`, on the network of the machine, and changes only what belongs to the
+ * Runs the pod of a workload by `podman kube play`, which waits for its init containers, on the network of the machine, and changes only what belongs to the
  * cluster: secrets and claimed volumes are folders (podman 4.3 does not decode the former), the listening addresses are
  * free ports, and named ports are gone, because podman publishes them.
  *
@@ -60,15 +61,18 @@ export async function startPod(
     ...(await makeFolders(join(folder, name), workload, { secrets, authorities })),
   ];
   const image = IMAGES_OF_DATA_SERVERS.get(name);
-  const containers = await Promise.all(
-    pod.containers.map((container) =>
-      adapt(
-        { ...container, image: image ?? container.image },
-        { port, isDataServer: image !== undefined, env },
+  const adaptAll = (all: readonly Container[]) =>
+    Promise.all(
+      all.map((container) =>
+        adapt(
+          { ...container, image: image ?? container.image },
+          { port, isDataServer: image !== undefined, env },
+        ),
       ),
-    ),
-  );
-  const spec = { ...pod, restartPolicy: 'Never', containers, volumes };
+    );
+  const containers = await adaptAll(pod.containers);
+  const initContainers = await adaptAll(pod.initContainers ?? []);
+  const spec = { ...pod, restartPolicy: 'Never', initContainers, containers, volumes };
   const metadata = { name: `${name}-${process.pid}`, labels };
   const manifest: Manifest = { apiVersion: 'v1', kind: 'Pod', metadata, spec: spec as object };
   const path = join(folder, `${name}.json`);
@@ -82,15 +86,7 @@ export async function startPod(
     port,
     addresses: Object.fromEntries(settings.map(({ name: key, value = '' }) => [key, value])),
     readPid: async () => Number(await read('{{.State.Pid}}')),
-    async inspect() {
-      const format = '{{.HostConfig.Memory}} {{.State.ExitCode}} {{.State.Running}}';
-      const [memory, exitCode, isRunning] = (await read(format)).split(' ');
-      return {
-        memory: Number(memory),
-        exitCode: Number(exitCode),
-        isRunning: isRunning === 'true',
-      };
-    },
+    readMemory: async () => Number(await read('{{.HostConfig.Memory}}')),
     async stop() {
       await execFileAsync(podman, ['kube', 'down', path]);
     },

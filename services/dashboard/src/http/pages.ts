@@ -18,6 +18,7 @@ const TYPES: Record<string, string> = {
   '.ico': 'image/x-icon',
   '.woff2': 'font/woff2',
   '.txt': 'text/plain; charset=utf-8',
+  '.md': 'text/plain; charset=utf-8',
 };
 const COMPRESSED = /^(text|application\/(json|manifest)|image\/svg)/;
 /** Names with a hash: their files never change. */
