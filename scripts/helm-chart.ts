@@ -271,7 +271,10 @@ function writeSchema(values: PlainMap): string {
   const $schema = 'http://json-schema.org/draft-07/schema#';
   // Helm adds it to the values of a chart that another one includes.
   const schema = { $schema, ...describeValue({ ...values, global: {} }, '') };
-  return `${JSON.stringify(schema, undefined, 2)}\n`;
+  // Lists in one line, as the formatter has them.
+  const inOneLine = (list: string) =>
+    list.replaceAll(/\s+/g, ' ').replaceAll(/(?<=\[) | (?=\])/g, '');
+  return `${JSON.stringify(schema, undefined, 2).replaceAll(/\[[^[\]]*\]/g, inOneLine)}\n`;
 }
 
 /** Renders the chart's files but for values.yaml, by their paths in the chart. */

@@ -2,6 +2,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, jest, test } from '@jest/globals';
 import { nameOf } from '../../scripts/helm-templates.ts';
+import { codeBlock } from '../support/documents/code-blocks.ts';
 import { OVERLAYS_AS_VALUES, renderWithHelm, runHelm } from '../support/k8s/helm.ts';
 import type { Manifest } from '../support/k8s/manifest.ts';
 import { ROOT, render } from '../support/k8s/render.ts';
@@ -61,7 +62,7 @@ const CHANGES: readonly (readonly [from: RegExp, to: string])[] = [
   [/login\.example\.com/g, 'login.own.test'],
   [/(name: OIDC_CLIENT_ID\n +value:) carillon/g, '$1 own-client'],
   [/namespace="carillon"/g, 'namespace="push"'],
-  [/(name: delivery-worker\n[^]*minReplicaCount:) 2\n( +maxReplicaCount:) 20/g, '$1 4\n$2 40'],
+  [/(name: delivery-worker\n(?:.*\n)*?.*minReplicaCount:) 2\n( +maxReplicaCount:) 20/g, '$1 4\n$2 40'],
   [/cpu: 100m\n( +)memory: 192Mi/g, 'cpu: 200m\n$1memory: 384Mi'],
 ];
 const VALUES = {
@@ -135,4 +136,60 @@ function writeOwnOverlay(): string {
 test('every component with every value changed is what kustomize makes of the same changes', async () => {
   const chart = sort(await renderWithHelm(VALUES, 'push'));
   expect(chart).toEqual(await renderOverlay(writeOwnOverlay()));
+});
+
+test('annotations, classes and labels of a cluster are added to what they are for', async () => {
+  const annotations = { 'own/annotation': 'true' };
+  const labels = { release: 'prometheus' };
+  const chart = await renderWithHelm(
+    {
+      expose: { by: 'ingress', class: 'own', annotations, loadBalancerAnnotations: { lb: 'own' } },
+      monitoring: { enabled: true, labels },
+    },
+    'push',
+  );
+  const find = (kind: string, name = 'carillon') => sort(chart)[`${kind} ${name}`];
+  for (const name of ['api', 'console'])
+    expect(find('Ingress', name)).toMatchObject({
+      metadata: { annotations },
+      spec: { ingressClassName: 'own' },
+    });
+  expect(find('Service', 'device-gateway-public')?.metadata).toMatchObject({
+    annotations: { lb: 'own' },
+  });
+  for (const kind of ['PodMonitor', 'PrometheusRule'])
+    expect(find(kind)?.metadata.labels).toEqual(labels);
+});
+
+test('without network policies the chart makes all other objects', async () => {
+  const chart = sort(await renderWithHelm({ networkPolicies: { enabled: false } }, 'carillon'));
+  const base = Object.entries(await renderOverlay('k8s/base'));
+  const others = base.filter(([, { kind }]) => kind !== 'NetworkPolicy');
+  expect(others.length).toBeLessThan(base.length);
+  expect(chart).toEqual(Object.fromEntries(others));
+});
+
+test.each([
+  [{ replicas: { apis: 3 } }, /apis/],
+  [{ replicas: { api: 'three' } }, /replicas\/api|replicas\.api/],
+  [{ expose: { by: 'nginx' } }, /'ingress'/],
+  [{ tracing: { endpoint: 'collector' } }, /tracing/],
+])('the values %j are refused', async (values, refusal) => {
+  await expect(renderWithHelm(values, 'push')).rejects.toThrow(refusal);
+});
+
+test('helm lint finds no fault', async () => {
+  expect(await runHelm(['lint', '--strict', 'k8s/chart'])).toContain('0 chart(s) failed');
+});
+
+test('the command of the page takes the values of the page', async () => {
+  const values = join(createTemporaryFolder(), 'values.yaml');
+  writeFileSync(values, codeBlock(PAGE, 'With Helm'));
+  // Without a cluster.
+  const command = codeBlock(PAGE, 'With Helm', 1).replace(' upgrade --install ', ' template ');
+  const [program, ...args] = command.replace(' values.yaml', ` ${values}`).split(' ');
+  expect(program).toBe('helm');
+  const output = await runHelm(args);
+  expect(output).toContain('image: "registry.example.com/carillon/api:');
+  expect(output).toContain('kind: Ingress');
 });
