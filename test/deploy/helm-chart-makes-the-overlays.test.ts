@@ -62,7 +62,10 @@ const CHANGES: readonly (readonly [from: RegExp, to: string])[] = [
   [/login\.example\.com/g, 'login.own.test'],
   [/(name: OIDC_CLIENT_ID\n +value:) carillon/g, '$1 own-client'],
   [/namespace="carillon"/g, 'namespace="push"'],
-  [/(name: delivery-worker\n(?:.*\n)*?.*minReplicaCount:) 2\n( +maxReplicaCount:) 20/g, '$1 4\n$2 40'],
+  [
+    /(name: delivery-worker\n(?:.*\n)*?.*minReplicaCount:) 2\n( +maxReplicaCount:) 20/g,
+    '$1 4\n$2 40',
+  ],
   [/cpu: 100m\n( +)memory: 192Mi/g, 'cpu: 200m\n$1memory: 384Mi'],
 ];
 const VALUES = {
