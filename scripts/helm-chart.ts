@@ -3,6 +3,7 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
+import { inspect } from 'node:util';
 import { parse, stringify } from 'yaml';
 import { ROOT, render } from '../test/support/k8s/render.ts';
 import {
@@ -139,7 +140,7 @@ class Annotator {
   }
 
   expectAllUsed(): void {
-    for (const unused of this.#unused) throw new Error(`k8s/ has no ${JSON.stringify(unused)}`);
+    for (const unused of this.#unused) throw new Error(`Nothing in k8s/ fits ${inspect(unused)}`);
   }
 
   #annotateItem(item: Node, path: string, index: number): Node {
@@ -210,7 +211,8 @@ function placeObject(id: string, node: Node): { file: string; when: string } {
     : { file: name ?? '', when: '' };
 }
 
-async function writeTemplates(): Promise<Map<string, string>> {
+/** Renders the templates, by their paths in the chart. */
+async function renderTemplates(): Promise<Map<string, string>> {
   const base = renderObjects([]);
   const renderings = await Promise.all(
     TOGGLES.map(async (toggle) => ({ toggle, value: await renderObjects(toggle.components) })),
@@ -267,7 +269,7 @@ function describeValue(value: Plain, path: string): object {
   };
 }
 
-function writeSchema(values: PlainMap): string {
+function renderSchema(values: PlainMap): string {
   const $schema = 'http://json-schema.org/draft-07/schema#';
   // Helm adds it to the values of a chart that another one includes.
   const schema = { $schema, ...describeValue({ ...values, global: {} }, '') };
@@ -295,8 +297,8 @@ export async function renderChart(): Promise<Map<string, string>> {
   );
   return new Map([
     ['Chart.yaml', `# Written by \`npm run k8s:chart\`.\n${stringify(chart)}`],
-    ['values.schema.json', writeSchema(parse(read(`${ROOT}${CHART}/values.yaml`)))],
-    ...(await writeTemplates()),
+    ['values.schema.json', renderSchema(parse(read(`${ROOT}${CHART}/values.yaml`)))],
+    ...(await renderTemplates()),
     ['files/prometheus-rule.yaml', read(`${MONITORING}prometheus-rule.yaml`)],
     ...dashboards.map(
       (name) => [`files/dashboards/${name}`, read(`${MONITORING}dashboards/${name}`)] as const,

@@ -22,7 +22,10 @@ export class Guarded {
   }
 }
 
-/** An expression in a line, or lines of the template's language; `INDENT` in them is their own indentation. */
+/**
+ * An expression in a line, or lines of the template's language; `INDENT` in them is their indentation, `INDENT+2` that of what
+ * they hold.
+ */
 export class Text {
   readonly text: string;
   readonly isBlock: boolean;
@@ -46,6 +49,7 @@ export interface Cell {
 }
 type PresentCell = Cell & { value: Plain };
 
+/** Merges renderings that have one toggle on each, so that any of them may be on. */
 export class Templates {
   readonly #toggles: readonly Toggle[];
 
@@ -141,7 +145,7 @@ function startWithSure(map: Record<string, Node>): Record<string, Node> {
   return sure === undefined ? map : { [sure[0]]: sure[1], ...map };
 }
 
-/** Prints entries or items; neighbours with the same condition share it. */
+/** Prints the parts of a map or list; neighbours with the same condition share it. */
 function printParts(parts: readonly Node[], pad: string, printPart: (part: Node) => string[]) {
   let open: string | undefined;
   const lines: string[] = [];
