@@ -1,4 +1,4 @@
-// Has a cluster's API server check every overlay, in a namespace that is removed afterwards:
+// Has a cluster's API server check every overlay, and what Helm makes of the chart, in a namespace that is removed afterwards:
 //
 //   KUBECONFIG=... npm run k8s:check
 //
@@ -11,12 +11,19 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseAllDocuments } from 'yaml';
+import { OVERLAYS_AS_VALUES, renderWithHelm } from '../test/support/k8s/helm.ts';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
-/** All overlays, and the components that none of them uses. */
-const FOLDERS = [
-  ...readdirSync(`${ROOT}k8s/overlays`).map((name) => `k8s/overlays/${name}`),
-  'test/deploy/all-components',
+/** All overlays, the components that none of them uses, and the chart, each with what renders it into a namespace. */
+const RENDERED = [
+  ...[
+    ...readdirSync(`${ROOT}k8s/overlays`).map((name) => `k8s/overlays/${name}`),
+    'test/deploy/all-components',
+  ].map((folder) => [folder, (namespace) => renderInto(folder, namespace)]),
+  ...Object.entries(OVERLAYS_AS_VALUES).map(([name, values]) => [
+    `k8s/chart as ${name}`,
+    (namespace) => renderWithHelm(values, namespace),
+  ]),
 ];
 const STRICT = ['apply', '--server-side', '--validate=strict', '-f', '-'];
 
@@ -157,10 +164,11 @@ function restrictedNamespace(name) {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } };
 }
 
-/** @returns errors of a folder, and the number of its objects */
-function checkFolder(folder) {
-  const namespace = `carillon-check-${folder.split('/').at(-1)}-${process.pid}`;
-  const manifests = renderInto(folder, namespace);
+/** @returns errors of what is rendered, and the number of its objects */
+async function checkRendered(title, render) {
+  const name = title.split('/').at(-1).replaceAll(' ', '-');
+  const namespace = `carillon-check-${name}-${process.pid}`;
+  const manifests = await render(namespace);
   const missing = findMissingDefinitions(manifests);
   if (missing.length > 0) return { errors: missing, count: 0 };
   kubectl(STRICT, JSON.stringify(restrictedNamespace(namespace)));
@@ -186,11 +194,11 @@ if (!process.env.KUBECONFIG) {
 }
 let failed = false;
 try {
-  for (const folder of FOLDERS) {
-    const { errors, count } = checkFolder(folder);
+  for (const [title, render] of RENDERED) {
+    const { errors, count } = await checkRendered(title, render);
     failed ||= errors.length > 0;
     const lines = errors.length > 0 ? errors : [`${count} objects are accepted`];
-    process.stdout.write(lines.map((line) => `${folder}: ${line}\n`).join(''));
+    process.stdout.write(lines.map((line) => `${title}: ${line}\n`).join(''));
   }
 } catch (error) {
   process.stderr.write(`${error.stderr?.trim() ?? error}\n`);

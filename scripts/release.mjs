@@ -1,5 +1,5 @@
 // Builds what a release consists of, into dist/release: an OCI archive and a software bill of materials (CycloneDX) of
-// each image, the images' digests, and one YAML per overlay of k8s/overlays that names the images by digest.
+// each image, the images' digests, one YAML per overlay of k8s/overlays that names the images by digest, and the Helm chart.
 //
 //   npm run release            RELEASE_REGISTRY=registry.example.com/carillon names where the images will be
 //
@@ -9,7 +9,15 @@
 // storage. docs/change/release.md describes how a release is published.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -240,6 +248,20 @@ function renderOverlays(digests) {
   }
 }
 
+/** Packs the chart as `helm package` does, with the registry as its default. */
+function packChart() {
+  const folder = join(OUT, 'carillon');
+  cpSync(join(ROOT, 'k8s/chart'), folder, { recursive: true });
+  const values = join(folder, 'values.yaml');
+  const text = readFileSync(values, 'utf8');
+  writeFileSync(
+    values,
+    text.replace('registry: carillon\n', () => `registry: ${registry}\n`),
+  );
+  run('tar', ['-czf', `carillon-${version}.tgz`, 'carillon'], OUT);
+  rmSync(folder, { recursive: true });
+}
+
 /** Returns the commit that is built. @throws ReleaseError when there are changes in no commit */
 function findRevision() {
   const revision = run('git', ['rev-parse', 'HEAD']);
@@ -271,6 +293,7 @@ try {
   const list = Object.entries(digests).map(([name, digest]) => `${registry}/${name}@${digest}\n`);
   writeFileSync(join(OUT, 'digests.txt'), list.join(''));
   renderOverlays(digests);
+  packChart();
 } catch (error) {
   if (!(error instanceof ReleaseError)) throw error;
   process.stderr.write(`${error.message}\n`);

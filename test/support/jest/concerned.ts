@@ -39,6 +39,7 @@ const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiersOrFiles: st
   ['pnpm-lock.yaml', 'deploy', 'browsers'],
   ['pnpm-workspace.yaml', 'deploy'],
   ['scripts/'],
+  ['scripts/helm-', 'deploy'],
   ['services/'],
   ['services/api/src/', 'python'],
   ['services/dashboard/src/', 'browsers'],

@@ -37,6 +37,12 @@ function unlessRenders() {
   return isThere ? undefined : 'neither kubectl nor kustomize nor go is installed';
 }
 
+/** Returns why the chart can't be rendered (test/support/k8s/helm.ts), or undefined. */
+function unlessHelm() {
+  const isThere = [unlessRuns('helm', 'version'), unlessRuns('go', 'version')].includes(undefined);
+  return isThere ? undefined : 'neither helm nor go is installed';
+}
+
 /** Returns why there are no browsers, or undefined. As root on Debian, their tests install them. */
 function unlessBrowsers() {
   const missing = BROWSERS.filter((name) => !existsSync(`/usr/bin/${name}`));
@@ -83,9 +89,10 @@ export function findLeftOut(argv) {
       isWithContainers ? whyNoContainers() : undefined,
     ],
     [
-      ['k8s-overlays-are-valid', 'k8s-pods-get-ready'],
+      ['k8s-overlays-are-valid', 'k8s-pods-get-ready', 'helm-chart-makes-the-overlays'],
       isWithContainers ? unlessRenders() : undefined,
     ],
+    [['helm-chart-makes-the-overlays'], isWithContainers ? unlessHelm() : undefined],
   ];
   const ofOneServer = ONE_SERVER_ONLY[process.env.CARILLON_TEST_TOPOLOGY] ?? {};
   for (const [file, reason] of Object.entries(ofOneServer)) needs.push([[file], reason]);
