@@ -49,11 +49,17 @@ test.each(PAGES)(
   },
 );
 
-test('what Pushy’s Android SDK sends registers a phone', async () => {
-  const body = { androidId: '0123456789abcdef', appId: tenant.app, platform: 'android' };
-  expect(await postWithoutKey(tenant.dev.api, '/register', { ...body, sdk: 10_127 })).toMatchObject(
-    { status: 200, json: { token: expect.any(String), auth: expect.any(String) } },
-  );
+test('what Pushy’s Android SDK sends registers a phone, whose FCM token the app sends itself', async () => {
+  const call = (path: string, body: object) =>
+    postWithoutKey<Credentials>(tenant.dev.api, path, body);
+  const fields = { androidId: '0123456789abcdef', platform: 'android', sdk: 10_127 };
+  const { token, auth } = (await call('/register', { appId: tenant.app, ...fields })).json;
+  const { fcmToken } = newAddress();
+  const bySdk = await call('/devices/token', { token, auth, pushToken: fcmToken });
+  expect(bySdk).toMatchObject({ status: 400, json: { code: 'INVALID_PARAM' } });
+  expect((await call('/devices/token', { token, auth, fcmToken })).json).toEqual({ success: true });
+  const push = await send(tenant, token);
+  expect(await untilFinal(providers.store, push, token)).toEqual({ outcome: 'sent' });
 });
 
 const part = (whole: Record<string, unknown>, name: string) =>

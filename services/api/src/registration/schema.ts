@@ -32,7 +32,9 @@ const fcmToken = z
   .max(ADDRESS_CHARACTERS);
 
 const appleAddressFields = {
-  pushToken: apnsToken.nullish().meta({ description: 'APNs device token in hexadecimal. Null or empty: none.' }),
+  pushToken: apnsToken
+    .nullish()
+    .meta({ description: 'APNs device token in hexadecimal. Null or empty: none.' }),
   pushEnvironment: z
     .enum(['development', 'production'])
     .optional()
