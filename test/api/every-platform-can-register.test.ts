@@ -306,7 +306,13 @@ describe('an address of a provider belongs to one device', () => {
     expect((await post('/devices/token', { ...first, ...appleAddress() })).status).toBe(200);
     expect((await post('/devices/token', { ...first, ...other })).json).toEqual({ success: true });
     expect(await findSuccessor(second)).toBe(first.token);
-    expect((await post('/devices/token', { ...first, pushToken: null })).status).toBe(200);
+    for (const pushToken of [null, '']) {
+      const none = { ...first, ...other, pushToken };
+      expect((await post('/devices/token', { ...first, ...other })).status).toBe(200);
+      expect((await post('/devices/token', none)).json).toEqual({ success: true });
+      await register({ platform: 'ios', ...other });
+      expect(await findSuccessor(first)).toBeUndefined();
+    }
     const wrong = { ...first, auth: '0'.repeat(64) };
     expectApiError(await post('/devices/token', { ...wrong, ...one }), 'INVALID_DEVICE_AUTH');
     const fcm = { fcmToken: `fcm:${first.token}` };

@@ -5,17 +5,20 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser } from 'puppeteer-core';
 import { makeServerCertificate } from '../../packages/runtime/src/certificates.ts';
-import { send, untilOutcome } from '../support/end-to-end/pushes.ts';
+import { codeBlock } from '../support/documents/code-blocks.ts';
+import { forStack } from '../support/documents/for-stack.ts';
+import { getOutcomes, send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 import { openChromiumWithPush } from '../support/web-push/browsers.ts';
-import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
+import { type DemoPage, openDemoPage, readNotifications } from '../support/web-push/demo-page.ts';
 import {
   CHROMIUM_PUSH_HOST,
   type GooglePushServer,
   startGooglePushServer,
 } from '../support/web-push/google.ts';
+import { startSite } from '../support/web-push/site.ts';
 
 const run = promisify(execFile);
 
@@ -70,3 +73,24 @@ test.each(['command', 'curl'])(
     await until(async () => (await page.notifications()).some(({ title }) => title === 'Hello'));
   },
 );
+
+test('the page of the document registers the browser by a click, and shows a push to its topic', async () => {
+  const html = codeBlock('docs/use/receive/web.md', 'Your site');
+  const site = await startSite(`<!doctype html><title>News</title>${forStack(html, stack.dev)}`);
+  try {
+    await browser.defaultBrowserContext().overridePermissions(site.origin, ['notifications']);
+    const tab = await browser.newPage();
+    await tab.goto(site.origin);
+    await tab.click('#bell:not([hidden])');
+    const push = { to: '/topics/news', data: { title: 'Rain' } };
+    const { id } = await until(async () => {
+      const { status, json } = await stack.api<{ id: string }>('POST', '/push', push);
+      return status === 200 && json;
+    });
+    await until(async () => (await readNotifications(tab)).some(({ title }) => title === 'Rain'));
+    await until(async () => (await getOutcomes(stack, id)).sent === 1);
+    await tab.close();
+  } finally {
+    await site.stop();
+  }
+});

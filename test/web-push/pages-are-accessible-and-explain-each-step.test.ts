@@ -111,6 +111,6 @@ test("the sandbox's page leads to the demonstration, which reports that the push
     },
     { timeoutMs: 40_000, what: 'the page says why it is not turned on' },
   );
-  expect(words).toMatch(/can not be reached\. .*docs\/use\/web-push\.md/);
+  expect(words).toMatch(/can not be reached\. .*docs\/use\/receive\/web\.md/);
   expect(await page.$('#register:not(:disabled)')).not.toBeNull();
 });

@@ -63,7 +63,7 @@ async function changeTopic() {
 /** @param {Error & { code?: string }} error */
 function hintFor({ code }) {
   if (code === 'NO_PUSH_SERVICE') {
-    return 'With the sandbox, use a Firefox configured as in docs/use/web-push.md; other browsers need Internet access.';
+    return 'With the sandbox, use a Firefox configured as in docs/use/receive/web.md; other browsers need Internet access.';
   }
   return query.has('app')
     ? ''

@@ -25,6 +25,9 @@ const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiersOrFiles: st
   ['deploy/observability/', 'waiting'],
   ['docker-compose.yml', 'deploy', 'rolling'],
   ['docs/'],
+  // Tests run the code of these pages; those of the other pages are in the tier `stack`.
+  ['docs/use/receive/small-machine.md', 'test/with-python/python-sdk-works.test.ts'],
+  ['docs/use/receive/web.md', 'test/web-push/chromium-shows-a-push.test.ts'],
   ['k8s/', 'deploy'],
   ['knip.json'],
   ['package.json'],

@@ -1,18 +1,7 @@
-// An app with the real pushy-electron. Only the module `electron` is a stand-in: what the SDK uses of
-// it is a folder for its settings. The test names over IPC what to call.
+// An app with the real pushy-electron. Only the module `electron` is a stand-in. The test names over IPC what to call.
 
-import Module, { createRequire } from 'node:module';
-
-const folder = process.argv[2];
-const electron = {
-  app: { getPath: () => folder, getName: () => 'app', getVersion: () => '1.0.0', name: 'app' },
-  ipcMain: { on: () => undefined },
-  dialog: { showMessageBox: () => undefined },
-  shell: {},
-};
-
-const load = Module._load;
-Module._load = (name, ...rest) => (name === 'electron' ? electron : load(name, ...rest));
+import { createRequire } from 'node:module';
+import './electron-stand-in.mjs';
 
 const require = createRequire(import.meta.url);
 const Pushy = require('pushy-electron');

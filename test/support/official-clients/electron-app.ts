@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Dev } from '../stack/dev-file.ts';
 
@@ -24,7 +25,9 @@ export async function startElectronApp(
   { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>,
   ca?: string,
 ) {
-  const child = fork(APP, [folder], {
+  await mkdir(folder, { recursive: true });
+  const child = fork(APP, {
+    cwd: folder,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     // Its dependencies use a module that Node has deprecated.
     execArgv: ['--disable-warning=DEP0040'],

@@ -29,7 +29,7 @@ export async function openDemoPage(browser: Browser, dev: Dev) {
   return {
     token: await readToken(page),
     text: (id: string) => page.$eval(`#${id}`, (element) => element.textContent ?? ''),
-    notifications: () => page.evaluate(READ_NOTIFICATIONS) as Promise<ShownNotification[]>,
+    notifications: () => readNotifications(page),
     /** Returns the data of the pushes that the open page got, the newest first. */
     receivedPayloads: async () => {
       const texts = await page.$$eval('#pushes pre', (all) => all.map((one) => one.textContent));
@@ -46,6 +46,11 @@ export async function openDemoPage(browser: Browser, dev: Dev) {
       return readToken(page);
     },
   };
+}
+
+/** Returns the notifications that a page's service worker shows. */
+export function readNotifications(page: Page): Promise<ShownNotification[]> {
+  return page.evaluate(READ_NOTIFICATIONS) as Promise<ShownNotification[]>;
 }
 
 /** Push needs a secure context, which http is only for the own machine. */

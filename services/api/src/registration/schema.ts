@@ -17,11 +17,14 @@ const token = z.string().meta({ description: 'Token of the device.' });
 const auth = z.string().meta({ description: 'Auth key of the device.' });
 const sdk = z.unknown().optional().meta({ description: 'Version of the SDK. Ignored.' });
 
-/** APNs device token. Its length is not fixed (Apple, "Registering your app with APNs"). */
+/**
+ * APNs device token. Its length is not fixed (Apple, "Registering your app with APNs"). Pushy's iOS SDK sends an empty one to
+ * unregister.
+ */
 const apnsToken = z
   .string()
-  .regex(/^(?:[0-9a-fA-F]{2}){32,100}$/, 'must be hexadecimal')
-  .transform((hex) => hex.toLowerCase());
+  .regex(/^(?:(?:[0-9a-fA-F]{2}){32,100})?$/, 'must be hexadecimal')
+  .transform((hex) => (hex === '' ? null : hex.toLowerCase()));
 
 const fcmToken = z
   .string()
@@ -29,7 +32,9 @@ const fcmToken = z
   .max(ADDRESS_CHARACTERS);
 
 const appleAddressFields = {
-  pushToken: apnsToken.nullish().meta({ description: 'APNs device token in hexadecimal.' }),
+  pushToken: apnsToken
+    .nullish()
+    .meta({ description: 'APNs device token in hexadecimal. Null or empty: none.' }),
   pushEnvironment: z
     .enum(['development', 'production'])
     .optional()
