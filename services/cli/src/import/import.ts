@@ -157,9 +157,9 @@ async function listReported(
 /** @throws Failure when the file can't be read */
 async function requireReadable(file: string): Promise<void> {
   try {
-    await using handle = await open(file);
-    // A folder can be opened.
-    await handle.read(Buffer.alloc(1), 0, 1, 0);
+    const handle = await open(file);
+    // A folder can be opened, but not read.
+    await handle.read(Buffer.alloc(1), 0, 1, 0).finally(() => handle.close());
   } catch (error) {
     throw commandFailed(`The file can't be read: ${describeError(error)}.`);
   }
