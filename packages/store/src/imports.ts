@@ -88,15 +88,9 @@ export function createImports(db: Db, clock: Clock) {
       documents.map((document) => ({ insertOne: { document } })),
     );
     for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-    const refused = documents.filter((_, index) => errors.has(index));
-    const present = refused.length === 0 ? undefined : await findPresent(devices, app, refused);
-    return documents.map((document, index): ImportResult => {
-      if (present === undefined || !errors.has(index))
-        return { kind: 'imported', token: document._id };
-      const hasToken = imported[index]?.token !== undefined;
-      // Without a conflict, the other device has lost the address meanwhile.
-      return findConflict(document, hasToken, present) ?? { kind: 'address-taken' };
-    });
+    const refused = new Set(documents.filter((_, index) => errors.has(index)));
+    const present = refused.size === 0 ? undefined : await findPresent(devices, app, [...refused]);
+    return toResults(imported, documents, refused, present);
   }
 
   return {
@@ -108,7 +102,10 @@ export function createImports(db: Db, clock: Clock) {
   } satisfies ImportTarget & { startCheck(): ImportTarget };
 }
 
-/** Remembers each token and address that would be imported: about 200 bytes for a device. */
+/**
+ * Remembers each token and address that would be imported: about 200 bytes for a device. Like the import, it adds the new
+ * devices of a call first, and then looks for the conflicts of the others.
+ */
 function createImportCheck(devices: Collection<DeviceDocument>, clock: Clock): ImportTarget {
   const tokens = createSeenTexts();
   const addresses = createSeenTexts();
@@ -117,21 +114,40 @@ function createImportCheck(devices: Collection<DeviceDocument>, clock: Clock): I
       const now = new Date(clock.now());
       const documents = imported.map((device) => toDocument(app, device, now));
       const stored = await findPresent(devices, app, documents);
-      return documents.map((document, index): ImportResult => {
-        const { _id, provider } = document;
-        const conflict = findConflict(document, imported[index]?.token !== undefined, {
-          find: (token) => stored.find(token) ?? (tokens.has(token) ? { app } : undefined),
-          findHolder: (address) =>
-            stored.findHolder(address) ?? (addresses.has(address) ? _id : undefined),
-        });
-        if (conflict !== undefined) return conflict;
-        tokens.add(_id);
-        if (provider !== undefined) addresses.add(provider.address);
-        return { kind: 'imported', token: _id };
-      });
+      const present: PresentDevices = {
+        find: (token) => stored.find(token) ?? (tokens.has(token) ? { app } : undefined),
+        findHolder: (address) =>
+          stored.findHolder(address) ?? (addresses.has(address) ? 'a checked device' : undefined),
+      };
+      const refused = new Set<DeviceDocument>();
+      for (const document of documents) {
+        if (findConflict(document, true, present) !== undefined) {
+          refused.add(document);
+          continue;
+        }
+        tokens.add(document._id);
+        if (document.provider !== undefined) addresses.add(document.provider.address);
+      }
+      return toResults(imported, documents, refused, present);
     },
     importSubscriptions: async () => {},
   };
+}
+
+/** Returns the result of each device, for the refused ones by what they conflict with after the others were inserted. */
+function toResults(
+  imported: readonly ImportedDevice[],
+  documents: readonly DeviceDocument[],
+  refused: ReadonlySet<DeviceDocument>,
+  present: PresentDevices | undefined,
+): ImportResult[] {
+  return documents.map((document, index): ImportResult => {
+    if (present === undefined || !refused.has(document))
+      return { kind: 'imported', token: document._id };
+    const hasToken = imported[index]?.token !== undefined;
+    // Without a conflict, the other device has lost the address meanwhile.
+    return findConflict(document, hasToken, present) ?? { kind: 'address-taken' };
+  });
 }
 
 function toDocument(app: string, device: ImportedDevice, importedAt: Date): DeviceDocument {

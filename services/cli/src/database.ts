@@ -14,6 +14,8 @@ export type CommandStore = Store & Reports & WebhookStore;
 /** Names of the driver's errors that mean that the server can't be reached or does not respond. */
 const UNREACHABLE_ERROR =
   /^Mongo(ServerSelection|Network|NetworkTimeout|OperationTimeout|TopologyClosed)Error$/;
+/** Codes of sockets' and DNS errors, which the driver passes on. Others are of files. */
+const SOCKET_ERROR = /^E(AI_|CONN|HOST|NET|NODATA$|NOTFOUND$|PIPE$|REFUSED$|SERVFAIL$|TIMED?OUT$)/;
 
 /** Limits of an operation; the store's defaults if absent. */
 interface Limits {
@@ -66,7 +68,8 @@ function isSilent(error: unknown): boolean {
 function toFailure(error: unknown, uri: string): unknown {
   if (error instanceof Failure || !isNativeError(error)) return error;
   const host = hostOf(uri);
-  if (UNREACHABLE_ERROR.test(error.name) || 'syscall' in error) {
+  const { code } = error as NodeJS.ErrnoException;
+  if (UNREACHABLE_ERROR.test(error.name) || SOCKET_ERROR.test(String(code))) {
     return serviceUnreachable(`MongoDB at ${host} can't be reached: ${describeError(error)}.`);
   }
   if (error instanceof SettingsError) {

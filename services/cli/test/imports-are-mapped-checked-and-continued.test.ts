@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
@@ -15,6 +15,8 @@ const OTHER_APP = 'b'.repeat(24);
 const APP_WITH_FCM = 'c'.repeat(24);
 const APNS = 'ab'.repeat(32);
 const NOW = new Date();
+/** Levels of objects in a line of almost 1 MB. */
+const DEEP = 170_000;
 /** Address of an iOS device through FCM. */
 const BY_FCM = { channel: 'fcm', isApple: true };
 
@@ -199,9 +201,12 @@ describe('a file', () => {
     ['Android tokens for an app that uses FCM', APP_WITH_FCM, 'two\n', 0],
   ])('with %s says once how FCM is turned on, if it is off', async (_, app, text, hints) => {
     const path = await writeFileOf('hint.csv', text);
-    const { code, err } = await database.run(...['import', path, '--app', app, '--source', 'fcm']);
-    expect(code).toBe(0);
-    expect(err.split(`carillon app set ${app} --fcm-fallback 0`)).toHaveLength(1 + hints);
+    for (const check of [['--check'], []]) {
+      const args = ['import', path, '--app', app, '--source', 'fcm', ...check];
+      const { code, err } = await database.run(...args);
+      expect(code).toBe(0);
+      expect(err.split(`carillon app set ${app} --fcm-fallback 0`)).toHaveLength(1 + hints);
+    }
   });
 
   test('refuses each invalid line, with the reason, and imports the others', async () => {
@@ -218,6 +223,7 @@ describe('a file', () => {
       [
         ndjson(line('good')),
         'not json\n[]\n',
+        `{"token":"deep","platform":"ios","x":${'{"a":'.repeat(DEEP)}1${'}'.repeat(DEEP + 1)}\n`,
         ndjson(
           line('a:b'),
           line(undefined),
@@ -232,7 +238,7 @@ describe('a file', () => {
         ),
       ].join(''),
     );
-    expect(await importFile(path, 'carillon')).toMatchObject({ imported: 1, refused: 11 });
+    expect(await importFile(path, 'carillon')).toMatchObject({ imported: 2, refused: 11 });
     expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
       'no JSON',
       'no JSON object',
@@ -255,14 +261,18 @@ test('an import that was stopped continues where it ended, also when its last wr
   const platformOf = (n: number) => (n % 500 === 7 ? 'x' : 'ios');
   const lines = Array.from({ length: count }, (_, n) => [`device${n}`, platformOf(n)]);
   const path = await writeFileOf('many.csv', csv(['token', 'platform'], ...lines));
-  const run = (signal?: AbortSignal) =>
-    runCarillon(['--json', 'import', path, '--app', APP, '--source', 'carillon'], {
+  const run = (signal?: AbortSignal, ...check: string[]) =>
+    runCarillon(['--json', 'import', path, '--app', APP, '--source', 'carillon', ...check], {
       env: { MONGODB_URI: database.uri },
       ...(signal && { signal }),
     });
-  const stopped = await run(AbortSignal.abort());
-  expect([stopped.code, stopped.err]).toEqual([1, expect.stringContaining('after line 1001')]);
+  for (const check of [['--check'], []]) {
+    const stopped = await run(AbortSignal.abort(), ...check);
+    expect([stopped.code, stopped.err]).toEqual([1, expect.stringContaining('after line 1001')]);
+  }
   expect(await devices().countDocuments()).toBe(998);
+  const checked = await run(undefined, '--check');
+  expect(JSON.parse(checked.out)).toMatchObject({ imported: 1_497, existing: 998, refused: 5 });
   // As if it had been killed between the write and its record: the report has too many lines.
   await devices().insertOne({
     ...{ _id: 'device1000', app: APP, platform: 'ios', registeredAt: NOW, lastActiveAt: NOW },
@@ -332,8 +342,16 @@ test('a quote that is never closed ends the import with the line', async () => {
   await expect(importFile(path, 'carillon')).rejects.toThrow('line 3');
 });
 
+test('a report that can not be written is no fault of MongoDB', async () => {
+  const path = await writeFileOf('refused.csv', 'token\n\u00e4\n');
+  await mkdir(`${path}.refused.ndjson`);
+  const { code, err } = await database.run('import', path, '--app', APP, '--source', 'fcm');
+  expect([code, err]).toEqual([1, expect.stringMatching(/^The command failed: EISDIR.*refused/)]);
+});
+
 test.each([
   [['/nonexistent.csv'], "can't be read"],
+  [[import.meta.dirname, '--format', 'csv'], "can't be read: EISDIR"],
   [[import.meta.filename], 'give --format'],
 ])('an import of %j is refused', async (args, message) => {
   const { code, err } = await database.run('import', ...args, '--app', APP, '--source', 'fcm');

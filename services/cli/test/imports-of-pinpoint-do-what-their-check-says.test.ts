@@ -55,6 +55,9 @@ const KINDS: Record<number, [outcome: string, line: (n: number) => object | stri
   13: [channel('SMS'), (n) => endpoint(n, { ChannelType: 'SMS', Address: '+12065550182' })],
   17: [channel('BAIDU'), (n) => endpoint(n, { ChannelType: 'BAIDU' })],
   19: ['opted out', (n) => endpoint(n, { OptOut: 'ALL' })],
+  // Properties that every object of JavaScript has.
+  21: [channel('constructor'), (n) => endpoint(n, { ChannelType: 'constructor' })],
+  22: [channel('__proto__'), (n) => endpoint(n, { ChannelType: '__proto__' })],
   23: ['inactive', (n) => endpoint(n, { EndpointStatus: 'INACTIVE' })],
   31: [
     'another device of the app has this provider address',
@@ -84,6 +87,7 @@ const KINDS: Record<number, [outcome: string, line: (n: number) => object | stri
   67: ['imported', (n) => endpoint(n, { ChannelType: 'APNS', Address: apnsOf(n) })],
   71: ['imported', (n) => endpoint(n, { ChannelType: 'APNS_SANDBOX', Address: apnsOf(n) })],
   73: ['imported', (n) => endpoint(n, { ChannelType: 'APNS_VOIP', Address: apnsOf(n) })],
+  79: ['imported', (n) => endpoint(n, { ChannelType: 'APNS_VOIP_SANDBOX', Address: apnsOf(n) })],
   83: ['the token belongs to a device of another app', (n) => endpoint(n)],
   89: ['the device with this token was deleted here; it must register anew', (n) => endpoint(n)],
   97: ['another device of the app has this provider address', (n) => endpoint(n)],
@@ -179,11 +183,12 @@ test('fifty thousand lines with faults are imported as their check says, also by
 
 test('an endpoint becomes the device of its channel, and keeps an id that can be a token', async () => {
   const path = join(createTemporaryFolder(), 'endpoints.json');
-  const numbers = [0, 41, 61, 67, 71, 73];
+  const numbers = [0, 41, 61, 67, 71, 73, 79];
   const lines = numbers.map((n) => JSON.stringify((KINDS[n]?.[1] ?? endpoint)(n)));
   await writeFile(path, lines.join('\n'));
-  const { imported } = await database.runJson<Result>(...argumentsOf(path));
-  expect(imported).toBe(numbers.length);
+  const { out, err } = await database.run(...argumentsOf(path));
+  expect(JSON.parse(out)).toMatchObject({ imported: numbers.length });
+  expect(err).toContain('FCM is off');
   const found = await devices().find().toArray();
   const since = new Date('2025-02-07T14:29:40.220Z');
   const times = { registeredAt: since, lastActiveAt: new Date('2026-02-07T14:29:40.220Z') };
@@ -199,6 +204,7 @@ test('an endpoint becomes the device of its channel, and keeps an id that can be
     { _id: idOf(67), platform: 'ios', provider: apns(67, 'production') },
     { _id: idOf(71), platform: 'ios', provider: apns(71, 'development') },
     { _id: idOf(73), platform: 'ios', provider: { ...apns(73, 'production'), kind: 'voip' } },
+    { _id: idOf(79), platform: 'ios', provider: { ...apns(79, 'development'), kind: 'voip' } },
   ].map((device) => ({ app: APP, importedAt: expect.any(Date), ...times, ...device }));
   expect(found).toHaveLength(expected.length);
   expect(found).toEqual(expect.arrayContaining(expected));

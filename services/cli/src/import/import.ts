@@ -1,4 +1,4 @@
-import { access, constants } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { describeError } from '@carillon/admin/admin-error';
 import { requireApp } from '@carillon/admin/require-app';
 import { usesFcmForAndroid } from '@carillon/store/apps';
@@ -157,7 +157,9 @@ async function listReported(
 /** @throws Failure when the file can't be read */
 async function requireReadable(file: string): Promise<void> {
   try {
-    await access(file, constants.R_OK);
+    const handle = await open(file);
+    // A folder can be opened, but not read.
+    await handle.read(Buffer.alloc(1), 0, 1, 0).finally(() => handle.close());
   } catch (error) {
     throw commandFailed(`The file can't be read: ${describeError(error)}.`);
   }

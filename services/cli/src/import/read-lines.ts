@@ -73,31 +73,23 @@ function readJson(text: string): LineFields | RefusedLine {
     if (typeof value === 'string') return (name) => (name === 'token' ? value : undefined);
     if (typeof value !== 'object' || value === null || Array.isArray(value))
       return new RefusedLine('no JSON object');
-    const fields = flatten(value as Record<string, unknown>);
-    return (name) => fields.get(name);
+    return (path) => readField(value, path);
   } catch {
     return new RefusedLine('no JSON');
   }
 }
 
-/** Levels of objects that have fields of a device. Deeper ones are attributes of other services. */
-const MAX_LEVELS = 3;
-
-/** Flattens nested objects: a field is named by its path, `device.platform`. A list becomes its JSON text. */
-function flatten(
-  value: Record<string, unknown>,
-  path = '',
-  level = 1,
-  fields = new Map<string, string>(),
-): Map<string, string> {
-  for (const [name, field] of Object.entries(value)) {
-    if (field === null || field === '') continue;
-    if (typeof field !== 'object') fields.set(`${path}${name}`, String(field));
-    else if (Array.isArray(field)) fields.set(`${path}${name}`, JSON.stringify(field));
-    else if (level < MAX_LEVELS)
-      flatten(field as Record<string, unknown>, `${path}${name}.`, level + 1, fields);
+/** Reads a field by its path, such as `device.platform`. A list is read as its JSON text. */
+function readField(object: object, path: string): string | undefined {
+  let value: unknown = object;
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name))
+      return undefined;
+    value = Reflect.get(value, name);
   }
-  return fields;
+  if (value === null || value === '') return undefined;
+  if (typeof value !== 'object') return String(value);
+  return Array.isArray(value) ? JSON.stringify(value) : undefined;
 }
 
 function isTrailer(fields: LineFields | RefusedLine): boolean {

@@ -40,12 +40,12 @@ const ONESIGNAL_BROWSERS = ['5', '7', '8', '17'];
  * ChannelTypes of Amazon Pinpoint that APNs serves. The other one with a channel here is GCM, which is FCM. Source:
  * docs.aws.amazon.com/pinpoint/latest/apireference/apps-application-id-endpoints-endpoint-id.html.
  */
-const PINPOINT_APNS: Readonly<Record<string, Pick<ApnsAddress, 'environment' | 'kind'>>> = {
-  APNS: { environment: 'production' },
-  APNS_SANDBOX: { environment: 'development' },
-  APNS_VOIP: { environment: 'production', kind: 'voip' },
-  APNS_VOIP_SANDBOX: { environment: 'development', kind: 'voip' },
-};
+const PINPOINT_APNS = new Map<string, Pick<ApnsAddress, 'environment' | 'kind'>>([
+  ['APNS', { environment: 'production' }],
+  ['APNS_SANDBOX', { environment: 'development' }],
+  ['APNS_VOIP', { environment: 'production', kind: 'voip' }],
+  ['APNS_VOIP_SANDBOX', { environment: 'development', kind: 'voip' }],
+]);
 
 /** Sources of files, each with the columns or fields that it reads (docs/use/export-and-import.md). */
 export const SOURCES = {
@@ -212,7 +212,7 @@ function mapOneSignalSubscription(fields: LineFields, apple: AppleSettings): Imp
 /** A line of the endpoints that Amazon Pinpoint exported: an endpoint as its API returned it. */
 function mapPinpointEndpoint(fields: LineFields, { bundle }: AppleSettings): ImportLine {
   const type = required(fields, 'ChannelType');
-  const apns = PINPOINT_APNS[type];
+  const apns = PINPOINT_APNS.get(type);
   if (apns === undefined && type !== 'GCM')
     throw new RefusedLine(`ChannelType ${quote(type)} has no channel here`);
   if ((fields('OptOut') ?? 'NONE') !== 'NONE') throw new RefusedLine('opted out');
