@@ -15,6 +15,8 @@ export const DATA_SERVERS = {
   MONGO_IMAGE: 'localhost/mongo:7',
   VALKEY_IMAGE: 'localhost/valkey:8',
 };
+/** Image of the proxy, which is built here too. */
+export const PROXY_IMAGE = 'localhost/haproxy:3';
 const BUILD_MS = 400_000;
 const COMMAND_MS = 120_000;
 const OUTPUT_BYTES = 64 * 1_024 * 1_024;
@@ -147,6 +149,15 @@ export async function buildDataServers(engine: Engine): Promise<void> {
   );
   const { MONGO_IMAGE: mongo, VALKEY_IMAGE: valkey } = DATA_SERVERS;
   await engine.build('data-servers', mongo, ['-t', valkey, '--layers'], context);
+}
+
+/** Builds the image of the proxy, from Debian's haproxy. */
+export async function buildProxy(engine: Engine): Promise<void> {
+  const context = join(engine.folder, 'proxy');
+  mkdirSync(context);
+  const install = 'apt-get update && apt-get install -y --no-install-recommends haproxy';
+  writeFileSync(join(context, 'Dockerfile'), `FROM ${BASE} AS proxy\nRUN ${install}\n`);
+  await engine.build('proxy', PROXY_IMAGE, ['--layers'], context);
 }
 
 /** Writes the settings of podman, and a program that uses them. @returns the environment */
