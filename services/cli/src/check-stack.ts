@@ -175,7 +175,9 @@ function checkMqtt(stack: Stack): Promise<Finding> {
 async function checkConsole({ console: base, consoleInternal }: Stack): Promise<Finding[]> {
   if (base === undefined) return [];
   const get = (path: string) =>
-    consoleInternal === undefined ? request(base, path) : requestThrough(consoleInternal, base, path);
+    consoleInternal === undefined
+      ? request(base, path)
+      : requestThrough(consoleInternal, base, path);
   const server = await runCheck('console', async () => {
     const { answer, slow } = await get('/api/login');
     const body = parseJson(answer.text);
