@@ -71,8 +71,8 @@ test('a start of a user who can install nothing names all that is missing, and d
 
 test('a step shows its place and its progress every few seconds', () => {
   const script = `
-    import { announceSteps, runStep } from ${JSON.stringify(join(BOOTSTRAP, 'terminal.mjs'))};
-    announceSteps(2);
+    import { beginSteps, runStep } from ${JSON.stringify(join(BOOTSTRAP, 'terminal.mjs'))};
+    beginSteps(2);
     await runStep('First', async () => undefined);
     await runStep('Second', (report) => {
       report('1 of 2 MB (50 %)');

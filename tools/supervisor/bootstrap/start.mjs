@@ -15,7 +15,7 @@ import { checkPorts, withSharedSockets } from './ports.mjs';
 import { findRedis, hasRedis } from './redis.mjs';
 import { throwIfInterrupted } from './run.mjs';
 import { readSettings } from './settings.mjs';
-import { announceSteps, print, runStep, UserError } from './terminal.mjs';
+import { beginSteps, print, runStep, UserError } from './terminal.mjs';
 import { countMissingTools } from './tools.mjs';
 
 const FIRST_SHARED_DESCRIPTOR = 4; // after stdin, stdout, stderr and the IPC channel
@@ -27,7 +27,7 @@ export async function prepareStart() {
   await stopEarlierRun(settings.home);
   await checkPorts(settings);
   await checkMissingPrograms(settings);
-  announceSteps(await countSteps(settings));
+  beginSteps(await countSteps(settings));
   await ensureDependencies();
   if (hasConsole(settings)) await ensurePages();
   const redis = settings.redisUrl === undefined ? await findRedis() : undefined;

@@ -21,8 +21,8 @@ export function print(line) {
 
 let steps = { done: 0, total: 0 };
 
-/** Announces the number of steps: each one then shows its place. A step that replaces a failed one has the last place. */
-export function announceSteps(total) {
+/** Begins a number of steps: each one then shows its place. A step that replaces a failed one has the last place. */
+export function beginSteps(total) {
   steps = { done: 0, total };
   if (total > 0) print(`Installing what is missing: ${total} ${total === 1 ? 'step' : 'steps'}.`);
 }
