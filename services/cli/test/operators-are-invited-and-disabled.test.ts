@@ -35,7 +35,7 @@ test('an invite has the given role and accounts, which must exist', async () => 
   const account = await database.store.accounts.create('One', 'pro');
   const invited = await run('invite', '--role', 'admin', '--account', account);
   expect(invited.json.link).toMatch(/\/setup#token=[\w-]{43}$/);
-  const kept = await database.db.collection('invites').findOne({ kind: 'invite' });
+  const kept = await database.db.collection('invites').findOne({ kind: 'invite', role: 'admin' });
   expect(kept).toMatchObject({ role: 'admin', accounts: [account] });
   const { code, json } = await run('invite', '--account', 'f'.repeat(24));
   expect([code, json]).toEqual([1, { error: `There is no account ${'f'.repeat(24)}.` }]);
