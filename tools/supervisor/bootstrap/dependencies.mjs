@@ -55,9 +55,8 @@ async function install(report) {
 
 /** Reports pnpm's line `Progress: resolved 563, reused 0, downloaded 90, added 80`. */
 function reportPackages(line, report) {
-  const [, all, reused, downloaded] =
-    /^Progress: resolved (\d+), reused (\d+), downloaded (\d+)/.exec(line) ?? [];
-  if (all !== undefined) report(`${Number(reused) + Number(downloaded)} of ${all} packages`);
+  const [, reused, downloaded] = /^Progress: .*reused (\d+), downloaded (\d+)/.exec(line) ?? [];
+  if (reused !== undefined) report(`${Number(reused) + Number(downloaded)} packages`);
 }
 
 /** Links Node into node_modules/.bin, where the scripts of package.json find it. */
