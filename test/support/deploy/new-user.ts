@@ -19,18 +19,16 @@ const PLACEHOLDERS: Readonly<Record<string, RegExp>> = {
   'push id': /"id":"(\w+)"/,
   link: /(https?:\S+\/setup#token=\S+)/,
 };
-/** Ports that the page names, by the variable of `.env` that replaces them here. */
-const PORTS = {
-  API_PORT: '127.0.0.1:4000',
-  HTTPS_PORT: 'push.example.com:443',
-  ...{ MQTT_PORT: undefined, MQTTS_PORT: undefined, MQTT_WS_PORT: undefined },
-  CONSOLE_PORT: undefined,
-} as const;
+/** Variables of `.env` with published ports: here free ones. */
+const PORTS = [
+  ...(['API_PORT', 'CONSOLE_PORT', 'MQTT_PORT', 'MQTTS_PORT', 'MQTT_WS_PORT'] as const),
+  'HTTPS_PORT',
+] as const;
 
 /** A user with a scratch folder, in which podman is the only engine. */
 export interface NewUser {
   folder: string;
-  ports: Record<keyof typeof PORTS, number>;
+  ports: Record<(typeof PORTS)[number], number>;
   /** Runs a command, with the values of its placeholders. @returns its output */
   run(command: string): Promise<string>;
   /** Returns what a placeholder stands for. */
@@ -42,8 +40,7 @@ export async function createNewUser(engine: Engine, prelude: string): Promise<Ne
   const folder = join(engine.folder, 'user');
   mkdirSync(folder);
   for (const name of FILES) cpSync(join(ROOT, name), join(folder, name), { recursive: true });
-  const names = Object.keys(PORTS) as (keyof typeof PORTS)[];
-  const entries = await Promise.all(names.map(async (name) => [name, await freePort()] as const));
+  const entries = await Promise.all(PORTS.map(async (name) => [name, await freePort()] as const));
   const ports = Object.fromEntries(entries) as NewUser['ports'];
   const images = { ...DATA_SERVERS, HAPROXY_IMAGE: PROXY_IMAGE };
   const variables = Object.entries({ ...ports, ...images, PROXY_BIND: '127.0.0.1' });
@@ -51,12 +48,12 @@ export async function createNewUser(engine: Engine, prelude: string): Promise<Ne
     join(folder, '.env'),
     variables.map(([name, value]) => `${name}=${value}\n`).join(''),
   );
-  // Instead of DNS, and of ports that others use.
+  // Instead of DNS, and of the ports that the page names.
   const { API_PORT: api, HTTPS_PORT: https } = ports;
   const moved = [
-    `${PORTS.API_PORT}:127.0.0.1:${api}`,
-    `${PORTS.HTTPS_PORT}:127.0.0.1:${https}`,
-    `console.${PORTS.HTTPS_PORT}:127.0.0.1:${https}`,
+    `127.0.0.1:4000:127.0.0.1:${api}`,
+    `push.example.com:443:127.0.0.1:${https}`,
+    `console.push.example.com:443:127.0.0.1:${https}`,
   ];
   writeFileSync(join(folder, '.curlrc'), moved.map((one) => `connect-to = ${one}\n`).join(''));
   const env = { PATH: `${engine.programs}:${process.env.PATH}`, CURL_HOME: folder };
