@@ -21,8 +21,12 @@ const PLACEHOLDERS: Readonly<Record<string, RegExp>> = {
 };
 /** Variables of `.env` with published ports: here free ones. */
 const PORTS = [
-  ...(['API_PORT', 'CONSOLE_PORT', 'MQTT_PORT', 'MQTTS_PORT', 'MQTT_WS_PORT'] as const),
+  'API_PORT',
+  'CONSOLE_PORT',
   'HTTPS_PORT',
+  'MQTT_PORT',
+  'MQTTS_PORT',
+  'MQTT_WS_PORT',
 ] as const;
 
 /** A user with a scratch folder, in which podman is the only engine. */
