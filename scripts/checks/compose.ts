@@ -10,11 +10,6 @@ export interface ComposeService {
   profiles?: string[];
   secrets?: string[];
   volumes?: string[];
-  read_only?: boolean;
-  cap_drop?: string[];
-  security_opt?: string[];
-  pids_limit?: number;
-  logging?: object;
   stop_grace_period?: string;
   ulimits?: { nofile: { soft: string } };
 }
@@ -27,9 +22,4 @@ export interface Compose {
 
 export function readCompose(root: string): Compose {
   return readYaml(root, 'docker-compose.yml');
-}
-
-/** Reads the services of docker-compose.proxy.yml: the proxy, and what it changes at others. */
-export function readProxyCompose(root: string): Compose['services'] {
-  return readYaml<Pick<Compose, 'services'>>(root, 'docker-compose.proxy.yml').services;
 }

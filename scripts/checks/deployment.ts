@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { mongodbEnv } from '../../packages/runtime/src/env.ts';
 import { environment as api } from '../../services/api/src/environment.ts';
 import { environmentSchema as cli } from '../../services/cli/src/stack.ts';
@@ -12,7 +11,7 @@ import { environment as deviceGateway } from '../../services/device-gateway/src/
 import { environment as sandbox } from '../../services/sandbox/src/environment.ts';
 import { environment as scheduler } from '../../services/scheduler/src/environment.ts';
 import { RENDERED } from '../../test/support/k8s/render.ts';
-import { type Compose, type ComposeService, readCompose, readProxyCompose } from './compose.ts';
+import { type Compose, type ComposeService, readCompose } from './compose.ts';
 import { compare, demand, findFiles, readText, readYaml } from './files.ts';
 import { checkReplicas } from './replicas.ts';
 
@@ -61,7 +60,6 @@ export function checkDeployment(root: string): string[] {
     ...checkFiles(root, compose),
     ...checkGateway(compose),
     ...checkImages(root, compose),
-    ...checkProxy(readProxyCompose(root), compose),
     ...checkTools(root),
     ...checkReplicas(root),
     ...compare(
@@ -123,22 +121,6 @@ function checkFiles(root: string, compose: Compose): string[] {
   } finally {
     rmSync(folder, { recursive: true });
   }
-}
-
-/** Checks that docker-compose.proxy.yml hardens its proxy as the others, and changes settings that exist. */
-function checkProxy({ proxy, ...changed }: Compose['services'], { services }: Compose): string[] {
-  const fields = ['read_only', 'cap_drop', 'security_opt', 'pids_limit', 'logging'] as const;
-  return [
-    ...demand(/@sha256:[0-9a-f]{64}\}$/.test(proxy?.image ?? ''), 'the proxy has no digest'),
-    ...fields
-      .filter((field) => !isDeepStrictEqual(proxy?.[field], services.api?.[field]))
-      .map((field) => `${field} of the proxy is not that of the services`),
-    ...Object.entries(changed).flatMap(([name, { environment = {} }]) =>
-      Object.entries(environment)
-        .filter(([setting, value]) => !SETTINGS[name]?.[setting]?.safeParse(value).success)
-        .map(([setting]) => `docker-compose.proxy.yml: ${name} can't read its ${setting}`),
-    ),
-  ];
 }
 
 /** Checks that a gateway has descriptors for its connections, and the time of its drain. */

@@ -16,7 +16,7 @@ export function readText(root: string, path: string): string {
 }
 
 export function readYaml<T>(root: string, path: string): T {
-  return parse(readText(root, path), { merge: true, logLevel: 'error' }) as T;
+  return parse(readText(root, path), { merge: true }) as T;
 }
 
 /** Returns the problem unless the condition holds. */

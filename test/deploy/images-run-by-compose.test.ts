@@ -14,6 +14,7 @@ import {
 } from '../support/deploy/engine.ts';
 import { createNewUser, listCommands, type NewUser } from '../support/deploy/new-user.ts';
 import { codeBlock } from '../support/documents/code-blocks.ts';
+import { ensureMosquitto } from '../support/gateway/real-clients.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
@@ -47,6 +48,7 @@ beforeAll(async () => {
     ...{ API_PORT: api, MQTT_PORT: mqtt, MQTTS_PORT: mqtts, MQTT_WS_PORT: ws },
     ...{ CONSOLE_PORT: console, CONSOLE_URL: `http://127.0.0.1:${console}` },
   } as Record<string, string>;
+  await ensureMosquitto();
   await buildDataServers(engine);
   await buildProxy(engine);
   for (const target of [...SERVICES, 'cli', 'sandbox']) {
@@ -249,7 +251,9 @@ test('the stack stops within its deadline and leaves nothing', async () => {
 
 const PAGE = 'docs/run/deploy-with-compose.md';
 const [, ...FIRST] = listCommands(codeBlock(PAGE, 'From clone to a push', 1));
-const WITH_TLS = listCommands(codeBlock(PAGE, 'With TLS'));
+const [SETTINGS = '', ...WITH_TLS] = listCommands(codeBlock(PAGE, 'With TLS'));
+/** Waits until a push arrives, so it is run after the others. */
+const RECEIVE = WITH_TLS.pop() ?? '';
 const RELOAD = codeBlock(PAGE, 'With TLS', 1);
 const CREATE_SECRETS = FIRST.find((one) => one.includes('create-secrets')) ?? '';
 const SET_UP = FIRST.find((one) => one.endsWith('operator set-up')) ?? '';
@@ -282,28 +286,28 @@ test(
 test(
   'the page’s push over TLS is delivered to a device, over MQTT with TLS and over WebSocket',
   async () => {
+    await user.run(SETTINGS.replace('18883', String(await freePort())));
     for (const command of WITH_TLS) await user.run(command);
+    const { PROXY_MQTTS_PORT: mqtts, PROXY_HTTPS_PORT: https } = user.ports;
+    const receive = RECEIVE.replace('push.example.com -p 8883', `127.0.0.1 -p ${mqtts}`);
+    // One of them is of the test before.
+    for (let n = 0; n < 2; n += 1) expect(await user.run(receive)).toBe('{"message":"Hello"}\n');
+    await until(areAllDelivered);
+
+    await user.run(WITH_TLS.at(-1) ?? '');
     const ca = readFileSync(join(user.folder, 'secrets/tls/ca.pem'), 'utf8');
     const credentials = { token: user.lookUp('device token'), auth: user.lookUp('auth') };
-    const { MQTTS_PORT: mqtts, HTTPS_PORT: https } = user.ports;
-    const urls = [`mqtts://127.0.0.1:${mqtts}`, `wss://127.0.0.1:${https}`];
-    const counts: number[] = [];
-    for (const url of urls) {
-      const device = createMqttDevice({ url, ca, ...credentials });
-      devices.push(device);
-      await device.connect();
-      await until(areAllDelivered);
-      counts.push(device.arrivals.length);
-      await device.disconnect();
-      await user.run(WITH_TLS.at(-1) ?? '');
-    }
-    // The first connection gets the push of the test before this one, too.
-    expect(counts).toEqual([2, 1]);
+    const device = createMqttDevice({ url: `wss://127.0.0.1:${https}`, ca, ...credentials });
+    devices.push(device);
+    await device.connect();
+    await until(areAllDelivered);
+    expect(device.arrivals).toHaveLength(1);
+    await device.disconnect();
   },
   READY_MS * 2,
 );
 
-test('the console’s link opens over TLS, and no port is open past the proxy', async () => {
+test('the console’s link opens over TLS', async () => {
   await user.run(SET_UP);
   const link = user.lookUp('link');
   const origin = 'https://console.push.example.com';
@@ -315,8 +319,6 @@ test('the console’s link opens over TLS, and no port is open past the proxy', 
   const headers = ['content-type: application/json', `origin: ${origin}`];
   const sent = [...headers.map((one) => `-H '${one}'`), `-d '${body}'`, `${origin}/api/setup`];
   expect(await curl('-i', ...sent)).toMatch(/set-cookie: __Host-carillon-[\s\S]*"role":"owner"/i);
-  for (const name of ['API_PORT', 'CONSOLE_PORT', 'MQTT_PORT', 'MQTT_WS_PORT'] as const)
-    await expect(fetch(`http://127.0.0.1:${user.ports[name]}`)).rejects.toThrow('fetch failed');
 });
 
 /** Registers devices of an app through the proxy, in a container of its own. @returns the counts by status */

@@ -8,7 +8,7 @@ import { DATA_SERVERS, type Engine, PROXY_IMAGE, ROOT } from './engine.ts';
 const run = promisify(execFile);
 const COMMAND_MS = 150_000;
 /** What the commands need of a checkout. */
-const FILES = ['docker-compose.yml', 'docker-compose.proxy.yml', 'deploy'];
+const FILES = ['docker-compose.yml', 'deploy'];
 /** What the page's placeholders stand for, in the outputs of earlier commands. */
 const PLACEHOLDERS: Readonly<Record<string, RegExp>> = {
   'account id': /Account (\w+) created/,
@@ -23,10 +23,11 @@ const PLACEHOLDERS: Readonly<Record<string, RegExp>> = {
 const PORTS = [
   'API_PORT',
   'CONSOLE_PORT',
-  'HTTPS_PORT',
   'MQTT_PORT',
   'MQTTS_PORT',
   'MQTT_WS_PORT',
+  'PROXY_HTTPS_PORT',
+  'PROXY_MQTTS_PORT',
 ] as const;
 
 /** A user with a scratch folder, in which podman is the only engine. */
@@ -53,7 +54,7 @@ export async function createNewUser(engine: Engine, prelude: string): Promise<Ne
     variables.map(([name, value]) => `${name}=${value}\n`).join(''),
   );
   // Instead of DNS, and of the ports that the page names.
-  const { API_PORT: api, HTTPS_PORT: https } = ports;
+  const { API_PORT: api, PROXY_HTTPS_PORT: https } = ports;
   const moved = [
     `127.0.0.1:4000:127.0.0.1:${api}`,
     `push.example.com:443:127.0.0.1:${https}`,

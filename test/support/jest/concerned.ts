@@ -23,7 +23,6 @@ const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiersOrFiles: st
   ['deploy/haproxy.cfg', 'deploy', 'rolling'],
   ['deploy/image/', 'deploy', 'rolling'],
   ['deploy/observability/', 'waiting'],
-  ['docker-compose.proxy.yml', 'deploy'],
   ['docker-compose.yml', 'deploy', 'rolling'],
   ['docs/'],
   // Tests run the code of these pages; those of the other pages are in the tier `stack`.
