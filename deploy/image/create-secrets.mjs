@@ -3,7 +3,7 @@
 //   node create-secrets.mjs FOLDER [NAME OR ADDRESS OF THE SERVER …]
 
 import { randomBytes } from 'node:crypto';
-import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeAuthority, makeServerCertificate } from '../../packages/runtime/src/certificates.ts';
 
@@ -54,4 +54,8 @@ if (!existsSync(join(folder, 'tls/server.pem'))) {
   createFile('tls/ca.pem', authority.certificate);
   createFile('tls/server-key.pem', server.key);
   createFile('tls/server.pem', server.certificate);
+}
+// The name by which haproxy finds the key of server.pem.
+if (!existsSync(join(folder, 'tls/server.pem.key'))) {
+  symlinkSync('server-key.pem', join(folder, 'tls/server.pem.key'));
 }

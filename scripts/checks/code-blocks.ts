@@ -2,7 +2,7 @@ import { listCodeBlocks } from '../../test/support/documents/code-blocks.ts';
 import { demand, findFiles, readText } from './files.ts';
 
 /** Pages whose code a newcomer copies. */
-const PAGES = ['docs/use/move/*.md', 'docs/use/receive/*.md'];
+const PAGES = ['docs/run/deploy-with-compose.md', 'docs/use/move/*.md', 'docs/use/receive/*.md'];
 /** Languages of code that needs a phone. Its page says that it was not run. */
 const NOT_RUN = ['kotlin', 'swift', 'dart', 'jsx', 'xml'];
 const SAYS_SO = /not (?:been )?run|never (?:been )?run/i;

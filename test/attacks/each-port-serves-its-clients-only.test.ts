@@ -202,6 +202,18 @@ describe('carillon doctor', () => {
     expect(code).toBe(1);
   });
 
+  test('reaches the console inside a network, at another address than that of its links', async () => {
+    const addresses = {
+      CONSOLE_URL: 'http://127.0.0.1:1',
+      CONSOLE_INTERNAL_URL: stack.dev.console ?? '',
+    };
+    const details = await until(async () => {
+      const { code, findings } = await runDoctor(addresses);
+      return code === 0 && findings.filter(({ check }) => check.startsWith('console'));
+    });
+    expect(details.map(({ detail }) => detail)).toEqual(['ready at http://127.0.0.1:1', 'built']);
+  });
+
   test('reports a proxy that the settings do not name, which is one line in the log', async () => {
     const headers = { 'x-forwarded-for': '198.51.100.7' };
     for (let n = 0; n < 50; n += 1)

@@ -2,9 +2,19 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { LIMITS } from '../../packages/core/src/limits.ts';
 import { freePort } from '../../packages/presence/test/start-server.ts';
 import { NO_RIGHTS, readMemory, readPid, readRights } from '../support/deploy/container.ts';
-import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
+import {
+  buildDataServers,
+  buildProxy,
+  createEngine,
+  type Engine,
+  ROOT,
+} from '../support/deploy/engine.ts';
+import { createNewUser, listCommands, type NewUser } from '../support/deploy/new-user.ts';
+import { codeBlock } from '../support/documents/code-blocks.ts';
+import { ensureMosquitto } from '../support/gateway/real-clients.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
@@ -38,7 +48,9 @@ beforeAll(async () => {
     ...{ API_PORT: api, MQTT_PORT: mqtt, MQTTS_PORT: mqtts, MQTT_WS_PORT: ws },
     ...{ CONSOLE_PORT: console, CONSOLE_URL: `http://127.0.0.1:${console}` },
   } as Record<string, string>;
+  await ensureMosquitto();
   await buildDataServers(engine);
+  await buildProxy(engine);
   for (const target of [...SERVICES, 'cli', 'sandbox']) {
     await engine.build(target, `carillon/${target}:test`, ['--layers']);
   }
@@ -235,6 +247,134 @@ test('the stack stops within its deadline and leaves nothing', async () => {
   await compose('down', '--volumes');
   expect(performance.now() - startedAt).toBeLessThan(STOP_MS);
   expect(await engine.podman('ps', '--all', '--quiet')).toBe('');
+});
+
+const PAGE = 'docs/run/deploy-with-compose.md';
+const [, ...FIRST] = listCommands(codeBlock(PAGE, 'From clone to a push', 1));
+const [SETTINGS = '', ...WITH_TLS] = listCommands(codeBlock(PAGE, 'With TLS'));
+/** Waits until a push arrives, so it is run after the others. */
+const RECEIVE = WITH_TLS.pop() ?? '';
+const RELOAD = codeBlock(PAGE, 'With TLS', 1);
+const CREATE_SECRETS = FIRST.find((one) => one.includes('create-secrets')) ?? '';
+const SET_UP = FIRST.find((one) => one.endsWith('operator set-up')) ?? '';
+let user: NewUser;
+
+const curl = (...args: string[]) =>
+  user.run(['curl', '-sS', '--cacert', 'secrets/tls/ca.pem', ...args].join(' '));
+
+async function areAllDelivered(): Promise<boolean> {
+  const url = 'https://push.example.com/pushes/<push id>?api_key=<key>';
+  const { push } = JSON.parse(await curl(`'${url}'`));
+  return push.pending_devices.length === 0;
+}
+
+test(
+  'a new user, by the page’s commands alone, finds all parts healthy, sends a push and opens the console',
+  async () => {
+    // The page's first command builds them, from a registry's image.
+    for (const name of [...SERVICES, 'cli'])
+      await engine.podman('tag', `carillon/${name}:test`, `carillon/${name}:0.1.0`);
+    user = await createNewUser(engine, codeBlock(PAGE, 'From clone to a push'));
+    for (const command of FIRST) await user.run(command);
+    expect(user.lookUp('push id')).toMatch(/^[0-9a-f]{24}$/);
+    expect(user.lookUp('link')).toContain(`http://127.0.0.1:${user.ports.CONSOLE_PORT}/setup#`);
+    expect((await fetch(user.lookUp('link'))).status).toBe(200);
+  },
+  READY_MS * 2,
+);
+
+test(
+  'the page’s push over TLS is delivered to a device, over MQTT with TLS and over WebSocket',
+  async () => {
+    await user.run(SETTINGS.replace('18883', String(await freePort())));
+    for (const command of WITH_TLS) await user.run(command);
+    const { PROXY_MQTTS_PORT: mqtts, PROXY_HTTPS_PORT: https } = user.ports;
+    const receive = RECEIVE.replace('push.example.com -p 8883', `127.0.0.1 -p ${mqtts}`);
+    // One of them is of the test before.
+    for (let n = 0; n < 2; n += 1) expect(await user.run(receive)).toBe('{"message":"Hello"}\n');
+    await until(areAllDelivered);
+
+    await user.run(WITH_TLS.at(-1) ?? '');
+    const ca = readFileSync(join(user.folder, 'secrets/tls/ca.pem'), 'utf8');
+    const credentials = { token: user.lookUp('device token'), auth: user.lookUp('auth') };
+    const device = createMqttDevice({ url: `wss://127.0.0.1:${https}`, ca, ...credentials });
+    devices.push(device);
+    await device.connect();
+    await until(areAllDelivered);
+    expect(device.arrivals).toHaveLength(1);
+    await device.disconnect();
+  },
+  READY_MS * 2,
+);
+
+test('the console’s link opens over TLS', async () => {
+  await user.run(SET_UP);
+  const link = user.lookUp('link');
+  const origin = 'https://console.push.example.com';
+  expect(link).toContain(`${origin}/setup#`);
+  expect(await curl('-o /dev/null -w %{http_code}', `'${link}'`)).toBe('200');
+  const body = JSON.stringify({
+    ...{ token: link.split('=').at(-1), name: 'Ada', password: 'a long enough password' },
+  });
+  const headers = ['content-type: application/json', `origin: ${origin}`];
+  const sent = [...headers.map((one) => `-H '${one}'`), `-d '${body}'`, `${origin}/api/setup`];
+  expect(await curl('-i', ...sent)).toMatch(/set-cookie: __Host-carillon-[\s\S]*"role":"owner"/i);
+});
+
+/** Registers devices of an app through the proxy, in a container of its own. @returns the counts by status */
+async function registerFrom(apps: readonly (readonly [app: string, count: number])[]) {
+  const script = `
+    const { Agent, request } = require('node:https');
+    const agent = new Agent({ keepAlive: true, maxSockets: 16, servername: 'push.example.com' });
+    const register = (appId, n) => new Promise((resolve, reject) => {
+      const headers = { host: 'push.example.com', 'content-type': 'application/json',
+        'x-forwarded-for': '203.0.113.' + (n % 250) };
+      request({ host: 'proxy', port: 8443, path: '/register', method: 'POST', agent, headers })
+        .on('response', (response) => response.resume().on('end', () => resolve(response.statusCode)))
+        .on('error', reject).end(JSON.stringify({ appId, platform: 'electron' }));
+    });
+    (async () => {
+      const all = [];
+      for (const [app, count] of ${JSON.stringify(apps)}) {
+        const statuses = await Promise.all(Array.from({ length: count }, (_, n) => register(app, n)));
+        all.push(Object.fromEntries(statuses.map((one) => [one, statuses.filter((s) => s === one).length])));
+      }
+      console.log(JSON.stringify(all));
+      agent.destroy();
+    })();`;
+  const ca = [
+    '-v',
+    `${user.folder}/secrets/tls/ca.pem:/ca.pem:ro`,
+    '-e',
+    'NODE_EXTRA_CA_CERTS=/ca.pem',
+  ];
+  const node = ['--entrypoint', '/usr/local/bin/node', 'carillon/cli:test', '-e', script];
+  return JSON.parse(
+    await engine.podman('run', '--rm', '--network', 'carillon_edge', ...ca, ...node),
+  );
+}
+
+test('a client that names other addresses uses up its own limit behind the proxy, and no other’s', async () => {
+  const cli = 'docker compose run --rm carillon app';
+  const created = await user.run(`${cli} create Full --account <account id>`);
+  const [, full = ''] = /App (\w+) created/.exec(created) ?? [];
+  await user.run(`${cli} set ${full} --registrations-per-hour 1`);
+  const open = JSON.parse(await user.run(`${cli} create Open --account <account id> --json`)).id;
+  const limit = LIMITS.registrationsPerAddressHour;
+  const attack = [
+    [full, limit],
+    [open, 10],
+  ] as const;
+  expect(await registerFrom(attack)).toEqual([{ 200: 1, 429: limit - 1 }, { 429: 10 }]);
+  expect(await registerFrom([[open, 10]])).toEqual([{ 200: 10 }]);
+});
+
+test('the page’s command gives the proxy another certificate', async () => {
+  await user.run(`rm secrets/tls/*; ${CREATE_SECRETS}`);
+  await user.run(RELOAD);
+  const check = () => curl('-o /dev/null -w %{http_code} https://push.example.com/openapi.json');
+  expect(await until(() => check().catch(() => false))).toBe('200');
+  await user.run('docker compose down --volumes');
 });
 
 test(

@@ -7,8 +7,10 @@ const MIN_NODE_MAJOR = 18;
 
 async function main() {
   if (Number(process.versions.node.split('.')[0]) < MIN_NODE_MAJOR) {
+    const way =
+      process.platform === 'darwin' ? 'brew install node' : 'https://nodejs.org/en/download';
     throw new Error(
-      `Carillon needs Node ${MIN_NODE_MAJOR} or newer to start, and this is ${process.version}. Install a current Node and run the command again.`,
+      `Carillon needs Node ${MIN_NODE_MAJOR} or newer to start, and this is ${process.version}. Install a current Node (${way}) and run the command again.`,
     );
   }
   const [command, ...args] = process.argv.slice(2);

@@ -1,5 +1,8 @@
+import { once } from 'node:events';
 import { constants } from 'node:fs';
 import { access, readFile, statfs } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import {
   ANSWER_LIMIT_MS,
   type Answer,
@@ -16,6 +19,7 @@ import {
   type Finding,
   runCheck,
 } from '@carillon/admin/doctor';
+import { http } from '@carillon/runtime/node-http';
 import { connect } from 'mqtt';
 import { parseApiError } from './api-client.ts';
 import { type CommandStore, hostOf, withStore } from './database.ts';
@@ -124,15 +128,24 @@ async function checkApi(stack: Stack): Promise<Finding[]> {
   return [apiFinding, keyFinding];
 }
 
+type Page = Answer<{ ok: boolean; status: number; text: string }>;
+
 /** Requests a page of a server. @throws Error that says whether the server accepts connections */
-function request(
-  base: string,
-  path: string,
-  headers: Record<string, string> = {},
-): Promise<Answer<{ ok: boolean; status: number; text: string }>> {
+function request(base: string, path: string, headers: Record<string, string> = {}): Promise<Page> {
   return awaitAnswer(base, [addressOf(base)], async ({ signal }) => {
     const response = await fetch(`${base.replace(/\/$/, '')}${path}`, { headers, signal });
     return { ok: response.ok, status: response.status, text: await response.text() };
+  });
+}
+
+/** Requests a page as a proxy does: at another address than the one in the request, which `fetch` can't. */
+function requestThrough(internal: string, base: string, path: string): Promise<Page> {
+  return awaitAnswer(internal, [addressOf(internal)], async ({ signal }) => {
+    const headers = { host: new URL(base).host };
+    const sent = http.get(new URL(path, internal), { headers, signal, agent: false });
+    const [response] = (await once(sent, 'response', { signal })) as [IncomingMessage];
+    const status = response.statusCode ?? 0;
+    return { ok: status === 200, status, text: await text(response) };
   });
 }
 
@@ -159,10 +172,14 @@ function checkMqtt(stack: Stack): Promise<Finding> {
  * Checks the console, whose address a stack may not know. It listens once MongoDB has a schema that it can use, and
  * reads MongoDB for the first response.
  */
-async function checkConsole({ console: base }: Stack): Promise<Finding[]> {
+async function checkConsole({ console: base, consoleInternal }: Stack): Promise<Finding[]> {
   if (base === undefined) return [];
+  const get = (path: string) =>
+    consoleInternal === undefined
+      ? request(base, path)
+      : requestThrough(consoleInternal, base, path);
   const server = await runCheck('console', async () => {
-    const { answer, slow } = await request(base, '/api/login');
+    const { answer, slow } = await get('/api/login');
     const body = parseJson(answer.text);
     if (!isObject(body) || !('setupNeeded' in body || 'code' in body))
       throw new Error(`the server at ${base} is not the console`);
@@ -171,7 +188,7 @@ async function checkConsole({ console: base }: Stack): Promise<Finding[]> {
   });
   if (!server.ok) return [server];
   const pages = await runCheck('console pages', async () => {
-    const { answer, slow } = await request(base, '/');
+    const { answer, slow } = await get('/');
     if (answer.ok) return `${slow}built`;
     throw new Error(
       `HTTP ${answer.status} at ${base}; build them: npm run build in services/dashboard/web`,

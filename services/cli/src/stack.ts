@@ -33,6 +33,10 @@ export const environmentSchema = z.object({
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** Base address of the console, for the links of `operator` and for `doctor`. */
   CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
+  /** Port of the console on 127.0.0.1, where CONSOLE_URL is absent. */
+  CONSOLE_PORT: z.coerce.number().int().min(1).max(65_535).optional(),
+  /** Base address at which `doctor` reaches the console inside a container network, where it can't reach that of CONSOLE_URL. */
+  CONSOLE_INTERNAL_URL: z.url({ protocol: /^http$/ }).optional(),
   /** Address of the console whose admin API administrative commands use: https, or loopback. */
   CARILLON_CONSOLE: z.url({ protocol: /^https?$/ }).optional(),
   /** Operator token for CARILLON_CONSOLE. */
@@ -90,6 +94,8 @@ export interface Stack {
   mqtt: string | undefined;
   sandbox: string | undefined;
   console: string | undefined;
+  /** Address at which `doctor` reaches the console, if it is another one. */
+  consoleInternal: string | undefined;
   /** Console that administrative commands work over, and the token for it. */
   adminConsole: string | undefined;
   adminToken: string | undefined;
@@ -125,6 +131,8 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
   // another API would receive this stack's key.
   const isOwnDatabase = env.MONGODB_URI === undefined || env.MONGODB_URI === devFile?.mongodb;
   const isOwnApi = env.CARILLON_API === undefined || env.CARILLON_API === devFile?.api;
+  const { CONSOLE_PORT: port } = env;
+  const published = port === undefined ? undefined : `http://127.0.0.1:${port}`;
   return {
     home,
     mongodb: env.MONGODB_URI ?? devFile?.mongodb,
@@ -138,7 +146,8 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     app: env.CARILLON_APP,
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
-    console: env.CONSOLE_URL ?? devFile?.console,
+    console: env.CONSOLE_URL ?? published ?? devFile?.console,
+    consoleInternal: env.CONSOLE_INTERNAL_URL,
     adminConsole: env.CARILLON_CONSOLE,
     adminToken: env.CARILLON_TOKEN,
     webPushContact: env.WEB_PUSH_CONTACT ?? (isOwnDatabase ? devFile?.webPushContact : undefined),

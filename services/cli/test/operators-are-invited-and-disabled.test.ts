@@ -10,8 +10,10 @@ beforeAll(async () => {
 });
 afterAll(() => database.stop());
 
-async function run(...args: string[]) {
-  const env = { MONGODB_URI: database.uri, CONSOLE_URL };
+const run = (...args: string[]) => runWith({ CONSOLE_URL }, ...args);
+
+async function runWith(address: Record<string, string>, ...args: string[]) {
+  const env = { MONGODB_URI: database.uri, ...address };
   const { code, out, err } = await runCarillon(['--json', 'operator', ...args], { env });
   return { code, json: JSON.parse(out), err };
 }
@@ -24,11 +26,16 @@ test('a set-up link is printed until there is an operator', async () => {
   expect((await run('set-up')).json).toEqual({});
 });
 
+test('without CONSOLE_URL a link has the port of the console on this machine', async () => {
+  const { json } = await runWith({ CONSOLE_URL: '', CONSOLE_PORT: '4999' }, 'invite');
+  expect(json.link).toMatch(/^http:\/\/127\.0\.0\.1:4999\/setup#token=/);
+});
+
 test('an invite has the given role and accounts, which must exist', async () => {
   const account = await database.store.accounts.create('One', 'pro');
   const invited = await run('invite', '--role', 'admin', '--account', account);
   expect(invited.json.link).toMatch(/\/setup#token=[\w-]{43}$/);
-  const kept = await database.db.collection('invites').findOne({ kind: 'invite' });
+  const kept = await database.db.collection('invites').findOne({ kind: 'invite', role: 'admin' });
   expect(kept).toMatchObject({ role: 'admin', accounts: [account] });
   const { code, json } = await run('invite', '--account', 'f'.repeat(24));
   expect([code, json]).toEqual([1, { error: `There is no account ${'f'.repeat(24)}.` }]);

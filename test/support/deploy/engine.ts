@@ -15,6 +15,8 @@ export const DATA_SERVERS = {
   MONGO_IMAGE: 'localhost/mongo:7',
   VALKEY_IMAGE: 'localhost/valkey:8',
 };
+/** Image of the proxy, which is built here too. */
+export const PROXY_IMAGE = 'localhost/haproxy:3';
 const BUILD_MS = 400_000;
 const COMMAND_MS = 120_000;
 const OUTPUT_BYTES = 64 * 1_024 * 1_024;
@@ -33,6 +35,8 @@ export interface Engine {
   folder: string;
   /** Path of a program that is podman with this storage. */
   program: string;
+  /** Folder with `podman` and `podman-compose` of this engine. */
+  programs: string;
   podman(...args: string[]): Promise<string>;
   /** Builds a target of the Dockerfile. @param options more options of `buildah bud` */
   build(target: string, tag: string, options?: readonly string[], context?: string): Promise<void>;
@@ -79,7 +83,9 @@ export async function createEngine(): Promise<Engine> {
     stdio: ['pipe', 'ignore', 'ignore'],
   });
   await Promise.all([packages, hasBase || buildBase(folder, execute, bud)]);
+  const programs = writePrograms(folder, `${python}-0`);
   return {
+    programs,
     folder,
     program: join(folder, 'podman'),
     podman,
@@ -147,6 +153,32 @@ export async function buildDataServers(engine: Engine): Promise<void> {
   );
   const { MONGO_IMAGE: mongo, VALKEY_IMAGE: valkey } = DATA_SERVERS;
   await engine.build('data-servers', mongo, ['-t', valkey, '--layers'], context);
+}
+
+/** Writes the programs of a user's PATH. @returns their folder */
+function writePrograms(folder: string, python: string): string {
+  const programs = join(folder, 'programs');
+  const podman = join(folder, 'podman');
+  const compose = `PYTHONPATH=${python} exec python3 -m podman_compose --podman-path ${podman}`;
+  mkdirSync(programs);
+  // With the PATH of this process: the program must not find itself.
+  for (const [name, command] of Object.entries({
+    podman: `exec ${podman}`,
+    'podman-compose': compose,
+  })) {
+    const script = `#!/bin/sh\nexport PATH='${process.env.PATH}'\n${command} "$@"\n`;
+    writeFileSync(join(programs, name), script, { mode: 0o755 });
+  }
+  return programs;
+}
+
+/** Builds the image of the proxy, from Debian's haproxy. */
+export async function buildProxy(engine: Engine): Promise<void> {
+  const context = join(engine.folder, 'proxy');
+  mkdirSync(context);
+  const install = 'apt-get update && apt-get install -y --no-install-recommends haproxy';
+  writeFileSync(join(context, 'Dockerfile'), `FROM ${BASE} AS proxy\nRUN ${install}\n`);
+  await engine.build('proxy', PROXY_IMAGE, ['--layers'], context);
 }
 
 /** Writes the settings of podman, and a program that uses them. @returns the environment */

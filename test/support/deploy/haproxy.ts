@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import { until } from '../until.ts';
@@ -26,14 +25,10 @@ export interface HaProxy {
 /**
  * Starts haproxy in front of replicas.
  *
- * @param secrets folder with `tls/server.pem` and `tls/server-key.pem`
+ * @param secrets folder that create-secrets.mjs has filled
  */
 export async function startProxy(replicas: readonly Replica[], secrets: string): Promise<HaProxy> {
   const [https, mqtt, statistics] = [await freePort(), await freePort(), await freePort()];
-  const certificate = join(secrets, 'haproxy.pem');
-  const parts = ['server.pem', 'server-key.pem'].map((name) => join(secrets, 'tls', name));
-  const texts = parts.map((path) => readFileSync(path, 'utf8'));
-  writeFileSync(certificate, texts.join(''), { mode: 0o600 });
   const servers = replicas.flatMap(({ name, port, opsPort }) => {
     const variable = name.replaceAll('-', '_').toUpperCase();
     return [
@@ -42,7 +37,7 @@ export async function startProxy(replicas: readonly Replica[], secrets: string):
     ];
   });
   const env = {
-    ...{ PATH: process.env.PATH, CERTIFICATE: certificate },
+    ...{ PATH: process.env.PATH, CERTIFICATE: join(secrets, 'tls/server.pem') },
     ...{ HTTPS_LISTEN: `127.0.0.1:${https}`, MQTT_LISTEN: `127.0.0.1:${mqtt}` },
     ...{ STATISTICS_LISTEN: `127.0.0.1:${statistics}`, ...Object.fromEntries(servers) },
   };

@@ -25,11 +25,14 @@ export function canInstallPackages() {
  */
 export function installPackages(...packages) {
   return withLock('/var/tmp/carillon-apt.lock', 'installs system packages', () =>
-    runStep(`Installing ${packages.join(', ')} (apt-get)`, async () => {
+    runStep(`Installing ${packages.join(', ')} (apt-get)`, async (report) => {
       const install = ['install', '-y', '--no-install-recommends', ...WAIT_FOR_APT, ...packages];
+      report('updating the lists of packages');
       await apt(['update', ...WAIT_FOR_APT]);
+      report('downloading');
       // The download may be interrupted at any time; unpacking must not be.
       await apt([...install, '--download-only']);
+      report('unpacking');
       await withoutDaemons(() => apt(install, true));
     }),
   );

@@ -22,8 +22,20 @@ async function main([folder, vendor]) {
   const knownBuild = findKnownArchive({ platform, arch, glibc });
   const url = knownBuild ? `${vendor}/${knownBuild.path}` : await findUrlForOlderSystem(vendor);
   const archive = join(folder, 'mongod.tgz');
-  await downloadVerified(url, knownBuild?.sha256 ?? (await fetchPublishedDigest(url)), archive);
+  const digest = knownBuild?.sha256 ?? (await fetchPublishedDigest(url));
+  await downloadVerified(url, digest, archive, printProgress);
   return unpack(archive, folder);
+}
+
+/** Prints a line for the bootstrap. @param total undefined if the server does not tell it */
+function printProgress(bytes, total) {
+  const of = total === undefined ? '' : ` of ${toMegabytes(total)}`;
+  const share = total === undefined ? '' : ` (${Math.round((bytes / total) * 100)} %)`;
+  process.stderr.write(`progress: ${toMegabytes(bytes)}${of} MB${share}\n`);
+}
+
+function toMegabytes(bytes) {
+  return Math.round(bytes / 1_000_000);
 }
 
 /** Finds the build for a system that is too old for the known one. */

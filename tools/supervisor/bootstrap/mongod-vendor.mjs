@@ -21,12 +21,13 @@ const DOWNLOADER = fileURLToPath(new URL('./download-mongod.mjs', import.meta.ur
  * @throws {UserError} when the download does not have the published digest
  */
 export async function downloadFromVendor(folder) {
-  const baseUrl = (process.env.CARILLON_MONGODB_MIRROR || VENDOR_URL).replace(/\/+$/, '');
+  const baseUrl = readBaseUrl();
   const host = parseHost(baseUrl);
-  // A failed DNS lookup is faster than a failed connection.
-  if (!(await isResolvable(host))) return undefined;
-  const result = await runStep(`Downloading MongoDB from ${host}`, () =>
-    run(NODE_24, [DOWNLOADER, folder, baseUrl], { cwd: ROOT, env: { NODE_USE_ENV_PROXY: '1' } }),
+  if (!(await canReachVendor())) return undefined;
+  const args = [DOWNLOADER, folder, baseUrl];
+  const env = { NODE_USE_ENV_PROXY: '1' };
+  const result = await runStep(`Downloading MongoDB from ${host}`, (report) =>
+    run(NODE_24, args, { cwd: ROOT, env, onLine: (line) => reportBytes(line, report) }),
   );
   if (result.ok) return result.stdout.trim();
   if (result.code === EXIT_UNTRUSTED) {
@@ -34,8 +35,25 @@ export async function downloadFromVendor(folder) {
       `The MongoDB downloaded from ${host} does not have the expected digest and is not run: ${lastLines(result.output, 1).trim()} Put a mongod on PATH or set MONGODB_URI.`,
     );
   }
-  print(`MongoDB could not be downloaded from ${host}:\n${lastLines(result.output, 2)}`);
+  print(
+    `MongoDB could not be downloaded from ${host}:\n${lastLines(result.output.replaceAll(/^progress: .*$/gm, ''), 2)}`,
+  );
   return undefined;
+}
+
+/** Reports a line of the downloader. */
+function reportBytes(line, report) {
+  const [, progress] = /^progress: (.+)$/.exec(line) ?? [];
+  if (progress !== undefined) report(progress);
+}
+
+/** Checks whether the vendor's host has an address: a failed DNS lookup is faster than a failed connection. */
+export function canReachVendor() {
+  return isResolvable(parseHost(readBaseUrl()));
+}
+
+function readBaseUrl() {
+  return (process.env.CARILLON_MONGODB_MIRROR || VENDOR_URL).replace(/\/+$/, '');
 }
 
 function parseHost(url) {

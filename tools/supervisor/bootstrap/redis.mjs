@@ -1,6 +1,7 @@
 // Finds or installs a Redis server.
 
 import { canInstallPackages, installPackages } from './debian.mjs';
+import { findManager, suggestCommand } from './install-commands.mjs';
 import { findProgram } from './paths.mjs';
 import { run } from './run.mjs';
 import { UserError } from './terminal.mjs';
@@ -22,10 +23,15 @@ export async function findRedis() {
   const path = findProgram(...PROGRAM_NAMES);
   if (path === undefined) {
     throw new UserError(
-      `Redis is not installed. Install it (${suggestInstallCommand()}), or use a running server: REDIS_URL=redis://host:6379 npm start.`,
+      `Redis is not installed. Install it (${suggestCommand('redis', findManager())}), or use a running server: REDIS_URL=redis://host:6379 npm start.`,
     );
   }
   return checkRedis(path, 'PATH');
+}
+
+/** Checks whether there is a program to check. */
+export function hasRedis() {
+  return Boolean(process.env.CARILLON_REDIS_SERVER) || findProgram(...PROGRAM_NAMES) !== undefined;
 }
 
 async function checkRedis(path, source) {
@@ -37,12 +43,4 @@ async function checkRedis(path, source) {
     );
   }
   return { path, version };
-}
-
-function suggestInstallCommand() {
-  if (process.platform === 'darwin') return 'brew install redis';
-  if (findProgram('apt-get')) return 'sudo apt-get install redis-server';
-  if (findProgram('dnf')) return 'sudo dnf install valkey';
-  if (findProgram('apk')) return 'sudo apk add redis';
-  return 'from the package manager of this system';
 }

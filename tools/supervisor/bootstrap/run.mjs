@@ -2,6 +2,7 @@
 // signals only the bootstrap, which then stops the groups and cleans up.
 
 import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
 import { UserError } from './terminal.mjs';
 
 const MAX_OUTPUT_CHARACTERS = 20_000;
@@ -52,8 +53,8 @@ function signalGroup(pid, signal) {
  *
  * @param {string} command
  * @param {readonly string[]} args
- * @param {{ cwd?: string, env?: NodeJS.ProcessEnv, unbreakable?: boolean }} [options]
- *   `unbreakable`: Ctrl-C does not stop it
+ * @param {{ cwd?: string, env?: NodeJS.ProcessEnv, unbreakable?: boolean, onLine?: (line: string) => void }} [options]
+ *   `unbreakable`: Ctrl-C does not stop it; `onLine` gets each line of its output
  * @returns {Promise<{ ok: boolean, code: number | null, missing: boolean, stdout: string, output: string }>}
  *   `missing`: the command was not found; `output`: the end of its stdout and stderr
  * @throws {UserError} when the user interrupts the set-up
@@ -71,6 +72,10 @@ export function run(command, args, options = {}) {
     processGroups.add(group);
     let stdout = '';
     let output = '';
+    if (options.onLine !== undefined) {
+      for (const stream of [child.stdout, child.stderr])
+        createInterface({ input: stream }).on('line', options.onLine);
+    }
     child.stdout.on('data', (text) => {
       stdout = (stdout + text).slice(-MAX_OUTPUT_CHARACTERS);
       output = (output + text).slice(-MAX_OUTPUT_CHARACTERS);

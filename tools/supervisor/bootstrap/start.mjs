@@ -4,17 +4,19 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { ensureDependencies } from './dependencies.mjs';
+import { ensureDependencies, isInstalled } from './dependencies.mjs';
 import { findLockHolder } from './lock.mjs';
-import { findMongod } from './mongod.mjs';
+import { checkMissingPrograms } from './missing-programs.mjs';
+import { findMongod, hasMongod } from './mongod.mjs';
 import { findOrphans, removeStateFiles, stopProcesses } from './orphans.mjs';
-import { ensurePages } from './pages.mjs';
+import { ensurePages, isBuilt } from './pages.mjs';
 import { COMPILE_CACHE_ENV, NODE_24, ROOT } from './paths.mjs';
 import { checkPorts, withSharedSockets } from './ports.mjs';
-import { findRedis } from './redis.mjs';
+import { findRedis, hasRedis } from './redis.mjs';
 import { throwIfInterrupted } from './run.mjs';
 import { readSettings } from './settings.mjs';
-import { print, runStep, UserError } from './terminal.mjs';
+import { beginSteps, print, runStep, UserError } from './terminal.mjs';
+import { countMissingTools } from './tools.mjs';
 
 const FIRST_SHARED_DESCRIPTOR = 4; // after stdin, stdout, stderr and the IPC channel
 
@@ -24,6 +26,8 @@ export async function prepareStart() {
   prepareDataDir(settings.home);
   await stopEarlierRun(settings.home);
   await checkPorts(settings);
+  await checkMissingPrograms(settings);
+  beginSteps(await countSteps(settings));
   await ensureDependencies();
   if (hasConsole(settings)) await ensurePages();
   const redis = settings.redisUrl === undefined ? await findRedis() : undefined;
@@ -31,6 +35,18 @@ export async function prepareStart() {
   throwIfInterrupted();
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   return { ...settings, root: ROOT, version, redis, mongod, startedAt: performance.timeOrigin };
+}
+
+/** Counts the steps of the installation that are left. */
+async function countSteps(settings) {
+  const { redisUrl, mongodbUri } = settings;
+  const needed = [
+    !isInstalled(),
+    hasConsole(settings) && !isBuilt(),
+    redisUrl === undefined && !hasRedis(),
+    mongodbUri === undefined && !(await hasMongod()),
+  ];
+  return (isInstalled() ? 0 : countMissingTools()) + needed.filter(Boolean).length;
 }
 
 function hasConsole({ services }) {
@@ -74,6 +90,7 @@ async function stopEarlierRun(dataDir) {
  * @returns {Promise<number>} its exit code
  */
 export async function runSupervisor(config) {
+  print('Starting the servers and the services …');
   const child = await withSharedSockets(config, (descriptors) => {
     const names = Object.keys(descriptors);
     const sockets = Object.fromEntries(

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:f
 import { join } from 'node:path';
 import { withLock } from './lock.mjs';
 import { CACHE, isExecutable, NODE_24, NODE_PACKAGE, NODE_VERSION, PNPM } from './paths.mjs';
+import { reportSize } from './report-size.mjs';
 import { lastLines, run } from './run.mjs';
 import { runStep, UserError } from './terminal.mjs';
 
@@ -25,6 +26,14 @@ const INTEGRITY = new Map(
       'sha512-FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g==',
   }),
 );
+
+/** Sizes of the installed packages; those of Node differ a little by platform. */
+const MEGABYTES = { pnpm: 68, node: 189 };
+
+/** Counts the programs that are not in the cache. */
+export function countMissingTools() {
+  return [PNPM.program, NODE_24].filter((program) => !isExecutable(program)).length;
+}
 
 /** Installs pnpm into the cache, unless it is installed. */
 export async function ensurePnpm() {
@@ -54,17 +63,20 @@ async function ensurePackage({ folder, program }, packageSpec, name, setUp = asy
   const lock = join(CACHE, `${packageSpec.split('@')[0]}.lock`);
   await withLock(lock, `fetches ${name}`, async () => {
     if (!isExecutable(program))
-      await runStep(`Fetching ${name}`, () => installPackage(folder, packageSpec, setUp));
+      await runStep(`Fetching ${name}`, (report) =>
+        installPackage(folder, packageSpec, setUp, report),
+      );
   });
 }
 
-async function installPackage(folder, packageSpec, setUp) {
+async function installPackage(folder, packageSpec, setUp, report) {
   mkdirSync(CACHE, { recursive: true });
   const tempFolder = mkdtempSync(join(CACHE, 'half-'));
   try {
     const flags = ['--no-audit', '--no-fund', '--no-update-notifier', '--loglevel=error'];
     const args = ['install', '--ignore-scripts', '--prefix', tempFolder, ...flags, packageSpec];
-    const npm = await run('npm', args);
+    const megabytes = MEGABYTES[packageSpec.split('@')[0]] ?? MEGABYTES.node;
+    const npm = await reportSize(tempFolder, megabytes, report, () => run('npm', args));
     if (npm.missing) throw new UserError('npm is not on PATH. Install it (it comes with Node).');
     if (!npm.ok) throw createInstallError(`npm could not fetch ${packageSpec}`, npm.output);
     checkIntegrity(tempFolder);

@@ -6,6 +6,7 @@ import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
 const DOWNLOAD_TIMEOUT_MS = 1_800_000;
+const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_BYTES = 1_073_741_824;
 const MAX_DIGEST_CHARACTERS = 1_000;
 const DIGEST = /^\s*([0-9a-f]{64})\b/i;
@@ -19,16 +20,23 @@ export class UntrustedDownloadError extends Error {}
  * @param {string} url
  * @param {string} sha256 the expected digest, hex
  * @param {string} path the target; a file with another digest stays there and must not be used
+ * @param {(bytes: number, total: number | undefined) => void} [onProgress] is called at most once a second
  * @throws {UntrustedDownloadError} when the digest differs; Error when the download fails
  */
-export async function downloadVerified(url, sha256, path) {
+export async function downloadVerified(url, sha256, path, onProgress = () => undefined) {
   const response = await fetchOk(url);
   const hash = createHash('sha256');
+  const total = Number(response.headers.get('content-length')) || undefined;
   let bytes = 0;
+  let reportedAt = Date.now();
   const measure = new Transform({
     transform(chunk, _encoding, callback) {
       bytes += chunk.length;
       hash.update(chunk);
+      if (Date.now() - reportedAt >= PROGRESS_INTERVAL_MS) {
+        reportedAt = Date.now();
+        onProgress(bytes, total);
+      }
       callback(
         bytes > MAX_BYTES ? new UntrustedDownloadError(`${url} is too large.`) : null,
         chunk,
