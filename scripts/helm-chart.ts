@@ -87,8 +87,13 @@ const MARKERS: readonly Marker[] = [
 const ALERTS =
   '(.Files.Get "files/prometheus-rule.yaml" | replace "console.example.com" .Values.hosts.console | fromYaml)';
 
-/** Maps that files replace: they hold templates of Prometheus and Grafana. */
-const FROM_FILES: readonly (readonly [at: RegExp, text: string])[] = [
+const portsOf = (server: string) =>
+  `ports:\n  {{- range .Values.networkPolicies.${server}Ports }}\n  - port: {{ . }}\n    protocol: TCP\n  {{- end }}`;
+
+/** Maps and lists that other lines replace. Those from files hold templates of Prometheus and Grafana. */
+const BLOCKS: readonly (readonly [at: RegExp, text: string])[] = [
+  [/^NetworkPolicy mongodb-clients spec egress 0 ports$/, portsOf('mongodb')],
+  [/^NetworkPolicy redis-clients spec egress 0 ports$/, portsOf('redis')],
   [/^PrometheusRule carillon spec$/, `spec:\n  {{- ${ALERTS}.spec | toYaml | nindent INDENT+2 }}`],
   [
     /^ConfigMap carillon-dashboards data$/,
@@ -103,6 +108,8 @@ const ADDED: readonly (readonly [to: RegExp, value: string, key: string, text: s
   [/^Ingress \S+ metadata$/, 'expose.annotations', 'annotations', ''],
   [/^Service device-gateway-public metadata$/, 'expose.loadBalancerAnnotations', 'annotations', ''],
   [/^(?:PodMonitor|PrometheusRule) \S+ metadata$/, 'monitoring.labels', 'labels', ''],
+  [/^\S+ \S+ spec template spec$/, 'nodeSelector', 'nodeSelector', ''],
+  [/^\S+ \S+ spec template spec$/, 'tolerations', 'tolerations', ''],
 ];
 
 /** Renders the base and the components by kustomize. @returns the objects by kind and name */
@@ -126,12 +133,17 @@ async function renderObjects(components: readonly string[]): Promise<PlainMap> {
 
 /** Puts expressions in place of markers. @throws Error when a marker is nowhere */
 class Annotator {
-  readonly #unused = new Set<unknown>([...MARKERS, ...FROM_FILES, ...ADDED]);
+  readonly #unused = new Set<unknown>([...MARKERS, ...BLOCKS, ...ADDED]);
 
   annotate(node: Node, path: string): Node {
     if (node instanceof Guarded) {
       const otherwise = node.otherwise && this.annotate(node.otherwise, path);
       return new Guarded(node.when, this.annotate(node.node, path), otherwise);
+    }
+    const block = BLOCKS.find(([at]) => at.test(path));
+    if (block !== undefined) {
+      this.#unused.delete(block);
+      return new Text(block[1], true);
     }
     if (Array.isArray(node))
       return node.map((item, index) => this.#annotateItem(item, path, index));
@@ -149,11 +161,6 @@ class Annotator {
   }
 
   #annotateMap(map: Record<string, Node>, path: string): Node {
-    const file = FROM_FILES.find(([at]) => at.test(path));
-    if (file !== undefined) {
-      this.#unused.delete(file);
-      return new Text(file[1], true);
-    }
     const entries = Object.entries(map).map(([key, value]) => [
       key,
       this.annotate(value, `${path} ${key}`),
@@ -246,8 +253,36 @@ function guardPolicy(id: string, ofFile: string, text: string): string {
   return `{{- if ${POLICIES} }}\n${text}\n{{- end }}`;
 }
 
+const STRINGS = { type: 'object', additionalProperties: { type: 'string' } };
+const HOST = { type: 'string', pattern: '^[a-z0-9-]+(\\.[a-z0-9-]+)*$' };
+const PORTS = {
+  type: 'array',
+  minItems: 1,
+  items: { type: 'integer', minimum: 1, maximum: 65_535 },
+};
+
+/** Refuses values that don't fit together. */
+const CHECKS = `{{- /* Written by \`npm run k8s:chart\`. */}}
+{{- $scaler := .Values.autoscaling }}
+{{- if and (eq $scaler "keda") (not .Values.monitoring.enabled) }}
+{{- fail "autoscaling: keda needs monitoring.enabled: true" }}
+{{- end }}
+{{- range $name, $max := .Values.maxReplicas }}
+{{- $isScaled := or (eq $scaler "keda") (and (eq $scaler "hpa") (ne $name "deviceGateway")) }}
+{{- $min := index $.Values.replicas $name }}
+{{- if and $isScaled (gt (int $min) (int $max)) }}
+{{- fail (printf "maxReplicas.%s: %d is less than replicas.%s: %d" $name (int $max) $name (int $min)) }}
+{{- end }}
+{{- end }}
+`;
+
 /** Schemas of values that their defaults don't tell. */
 const SCHEMAS: Readonly<Record<string, object>> = {
+  ...{ 'hosts.api': HOST, 'hosts.console': HOST, 'hosts.mqtt': HOST },
+  ...{ 'expose.annotations': STRINGS, 'expose.loadBalancerAnnotations': STRINGS },
+  ...{ 'monitoring.labels': STRINGS, nodeSelector: STRINGS },
+  tolerations: { type: 'array', items: { type: 'object' } },
+  ...{ 'networkPolicies.mongodbPorts': PORTS, 'networkPolicies.redisPorts': PORTS },
   autoscaling: { enum: ['none', 'hpa', 'keda'] },
   'expose.by': { enum: ['none', 'ingress', 'gateway-api'] },
   'tracing.endpoint': { type: 'string', pattern: '^(https?://.+:[0-9]+)?$' },
@@ -257,7 +292,7 @@ function describeValue(value: Plain, path: string): object {
   const own = SCHEMAS[path];
   if (own !== undefined) return own;
   if (!isMap(value))
-    return typeof value === 'number' ? { type: 'integer', minimum: 0 } : { type: typeof value };
+    return typeof value === 'number' ? { type: 'integer', minimum: 1 } : { type: typeof value };
   const entries = Object.entries(value);
   if (entries.length === 0) return { type: 'object' };
   const prefix = path === '' ? '' : `${path}.`;
@@ -299,6 +334,7 @@ export async function renderChart(): Promise<Map<string, string>> {
     ['Chart.yaml', `# Written by \`npm run k8s:chart\`.\n${stringify(chart)}`],
     ['values.schema.json', renderSchema(parse(read(`${ROOT}${CHART}/values.yaml`)))],
     ...(await renderTemplates()),
+    ['templates/checks.yaml', CHECKS],
     ['files/prometheus-rule.yaml', read(`${MONITORING}prometheus-rule.yaml`)],
     ...dashboards.map(
       (name) => [`files/dashboards/${name}`, read(`${MONITORING}dashboards/${name}`)] as const,

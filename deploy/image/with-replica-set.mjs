@@ -85,6 +85,8 @@ async function findChange(config, members) {
 const members = listMembers(readFileSync(process.env.MONGODB_URI_FILE, 'utf8').trim());
 if (members !== undefined) {
   const deadline = performance.now() + DEADLINE_MS;
+  // Each error is written once. None has a secret: the addresses have no user and no password.
+  const written = new Set();
   for (;;) {
     try {
       await initiate(members);
@@ -95,6 +97,9 @@ if (members !== undefined) {
         process.stderr.write(`MongoDB did not become a replica set: ${error.message}\n`);
         process.exit(1);
       }
+      if (!written.has(error.message))
+        process.stderr.write(`MongoDB is not yet a replica set: ${error.message}\n`);
+      written.add(error.message);
     }
     await sleep(INTERVAL_MS);
   }

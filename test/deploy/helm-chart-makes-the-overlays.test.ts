@@ -4,7 +4,7 @@ import { expect, jest, test } from '@jest/globals';
 import { nameOf } from '../../scripts/helm-templates.ts';
 import { codeBlock } from '../support/documents/code-blocks.ts';
 import { OVERLAYS_AS_VALUES, renderWithHelm, runHelm } from '../support/k8s/helm.ts';
-import type { Manifest } from '../support/k8s/manifest.ts';
+import { findWorkloads, type Manifest } from '../support/k8s/manifest.ts';
 import { ROOT, render } from '../support/k8s/render.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
@@ -164,6 +164,36 @@ test('annotations, classes and labels of a cluster are added to what they are fo
     expect(find(kind)?.metadata.labels).toEqual(labels);
 });
 
+test('all pods get the node selector and the tolerations', async () => {
+  const pod = {
+    nodeSelector: { 'own/pool': 'push' },
+    tolerations: [{ key: 'own/pool', operator: 'Exists' }],
+  };
+  const others = { sandbox: { enabled: true }, canary: { enabled: true } };
+  const chart = await renderWithHelm({ ...pod, ...others, trialServers: { enabled: true } }, 'own');
+  const pods = findWorkloads(chart).map((one) => one.pod);
+  expect(pods).toHaveLength(9);
+  expect(pods).toEqual(pods.map(() => expect.objectContaining(pod)));
+});
+
+test('the policies allow the ports of the values to MongoDB and Redis', async () => {
+  const networkPolicies = { mongodbPorts: [27_018], redisPorts: [6_380, 26_379] };
+  const chart = sort(await renderWithHelm({ networkPolicies }, 'own'));
+  for (const [name, ports] of [
+    ['mongodb-clients', networkPolicies.mongodbPorts],
+    ['redis-clients', networkPolicies.redisPorts],
+  ] as const)
+    expect(chart[`NetworkPolicy ${name}`]?.spec).toMatchObject({
+      egress: [{ ports: ports.map((port) => ({ port, protocol: 'TCP' })) }],
+    });
+});
+
+test('maxReplicas does not limit what no autoscaler scales', async () => {
+  const values = { autoscaling: 'hpa', replicas: { deviceGateway: 30 } };
+  const chart = sort(await renderWithHelm(values, 'own'));
+  expect(chart['Deployment device-gateway']?.spec).toMatchObject({ replicas: 30 });
+});
+
 test('without network policies the chart makes all other objects', async () => {
   const chart = sort(await renderWithHelm({ networkPolicies: { enabled: false } }, 'carillon'));
   const base = Object.entries(await renderOverlay('k8s/base'));
@@ -177,6 +207,14 @@ test.each([
   [{ replicas: { api: 'three' } }, /replicas\/api|replicas\.api/],
   [{ expose: { by: 'nginx' } }, /'ingress'/],
   [{ tracing: { endpoint: 'collector' } }, /tracing/],
+  [{ replicas: { scheduler: 0 } }, /replicas.scheduler/],
+  [{ maxReplicas: { api: 0 } }, /maxReplicas.api/],
+  [{ hosts: { api: 'push.own.test:8443' } }, /hosts.api/],
+  [{ expose: { annotations: { own: true } } }, /expose.annotations/],
+  [{ monitoring: { labels: ['own'] } }, /monitoring.labels/],
+  [{ networkPolicies: { redisPorts: [] } }, /redisPorts/],
+  [{ autoscaling: 'keda' }, /keda needs monitoring/],
+  [{ autoscaling: 'hpa', replicas: { api: 11 } }, /maxReplicas.api: 10 is less .*replicas.api: 11/],
 ])('the values %j are refused', async (values, refusal) => {
   await expect(renderWithHelm(values, 'push')).rejects.toThrow(refusal);
 });

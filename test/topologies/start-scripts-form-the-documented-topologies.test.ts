@@ -143,13 +143,20 @@ async function initiateAlone(host: string): Promise<void> {
 const uriOf = (members: readonly string[]) =>
   `mongodb://${members.join()}/carillon?replicaSet=carillon`;
 
-/** Runs the script of the compose file as the service `migrate` does. */
-async function runScript(members: readonly string[], hosts: readonly string[]): Promise<string> {
+/** Starts the script of the compose file as the service `migrate` does. */
+async function startScript(members: readonly string[], hosts: readonly string[]) {
   const file = join(folder, 'mongodb-uri');
   await writeFile(file, `${uriOf(members)}\n`);
   const child = startProcess(process.execPath, [SCRIPT, 'migrate'], {
     env: { PATH: process.env.PATH, MONGODB_URI_FILE: file, MONGODB_MEMBERS: hosts.join(' ') },
   });
+  processes.set(SCRIPT, child);
+  return child;
+}
+
+/** Runs the script to its end. @returns its output */
+async function runScript(members: readonly string[], hosts: readonly string[]): Promise<string> {
+  const child = await startScript(members, hosts);
   const code = await child.exited;
   expect({ code, output: child.output() }).toMatchObject({ code: 0 });
   return child.output();
@@ -202,6 +209,21 @@ test(
     for (const host of hosts.slice(1)) await startMember(host);
     expect(await runScript(hosts, hosts)).toContain('MongoDB is a replica set of 3 members.');
     expect(await untilFormed(hosts)).toMatchObject({ electionTimeoutMillis: 4_000 });
+  },
+  TEST_MS,
+);
+
+test(
+  'the script writes once why a MongoDB is not yet a replica set',
+  async () => {
+    const hosts = [addressOf(1)];
+    const child = await startScript(hosts, hosts);
+    const refused = `MongoDB is not yet a replica set: connect ECONNREFUSED ${addressOf(1)}:`;
+    await until(() => child.output().includes(refused), FORMED);
+    await startMember(addressOf(1));
+    expect(await child.exited).toBe(0);
+    expect(child.output().split(refused)).toHaveLength(2);
+    expect(child.output()).toContain('MongoDB is a replica set of one member.');
   },
   TEST_MS,
 );
