@@ -89,8 +89,9 @@ export function createAppTurns(
     hasBacklog = found.next !== undefined || found.waiting > FREE_JOBS;
     head = found.next ?? 0;
     const isOver = found.next === undefined;
-    if (isOver || found.backlog !== backlog) {
-      // What was counted is of an earlier backlog, or at most of the last moment.
+    if (isOver || (backlog !== undefined && found.backlog !== backlog)) {
+      // What was counted is of an earlier backlog, or at most of the last moment. Where no backlog was known, it is of the
+      // jobs that wait now, also if another process has named their backlog meanwhile.
       apps.clear();
       added.clear();
     }

@@ -43,6 +43,14 @@ async function add(producers: Producers, app: string, count: number, name = ''):
     await producers.deliver({ app, id: `${app}-${name}${n}`, ...ONE });
 }
 
+/** Adds jobs as slowly as on any machine, so that processes see what others have added before they have added many more. */
+async function addSlowly(producers: Producers, app: string, count: number, name = '') {
+  for (let part = 0; part < count / 100; part += 1) {
+    await add(producers, app, 100, `${name}${part}-`);
+    await sleep(150);
+  }
+}
+
 /** Takes all jobs that wait, one by one, and returns their pushes. */
 async function takeAll(count: number): Promise<string[]> {
   const taken: string[] = [];
@@ -122,11 +130,11 @@ test('large apps share evenly, whoever was first, and with other processes too',
   const [one, two] = [startProcess(), startProcess()];
   await add(one, 'first', 1_500);
   await Promise.all([
-    add(one, 'both', 750, 'a'),
-    add(two, 'both', 750, 'b'),
-    add(two, 'second', 1_500),
+    addSlowly(one, 'both', 800, 'a'),
+    addSlowly(two, 'both', 800, 'b'),
+    addSlowly(two, 'second', 1_500),
   ]);
-  const taken = await takeAll(4_500);
+  const taken = await takeAll(4_600);
   const places = ['first', 'both', 'second'].map((app) => placesOf(taken, app)[999] ?? 0);
   expect(Math.max(...places)).toBeLessThan(1.3 * Math.min(...places));
 });
