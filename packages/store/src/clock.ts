@@ -27,12 +27,16 @@ async function sampleServerTime(db: Db): Promise<OffsetBounds> {
   return { minOffsetMs: at - after, maxOffsetMs: at + 1 - before };
 }
 
-/** Returns the offset, changed only as far as the samples contradict it. `NaN`: none is known yet. */
+/**
+ * Returns the offset, changed only as far as the samples contradict it. `NaN`: none is known yet. The first one is the lowest
+ * possible: with a time ahead of the server's, a batch would not be due yet when its job comes.
+ */
 function correctOffset(offsetMs: number, samples: readonly OffsetBounds[]): number {
   const minOffsetMs = Math.max(...samples.map((one) => one.minOffsetMs));
   const maxOffsetMs = Math.min(...samples.map((one) => one.maxOffsetMs));
-  // The samples contradict each other: one of the clocks was set in between.
-  if (Number.isNaN(offsetMs) || minOffsetMs > maxOffsetMs) return (minOffsetMs + maxOffsetMs) / 2;
+  // Samples that contradict each other: one of the clocks was set in between.
+  const lowestMs = Math.min(minOffsetMs, maxOffsetMs);
+  if (Number.isNaN(offsetMs) || minOffsetMs > maxOffsetMs) return lowestMs;
   return Math.min(maxOffsetMs, Math.max(minOffsetMs, offsetMs));
 }
 
