@@ -1,5 +1,8 @@
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { get } from 'node:https';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { freePort } from '../../packages/presence/test/start-server.ts';
@@ -13,6 +16,7 @@ import {
   untilReady,
   writeReplicas,
 } from '../support/deploy/replicas.ts';
+import { leaveRequestsUnfinished } from '../support/deploy/unfinished-requests.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import {
   type ProviderDevice,
@@ -55,6 +59,7 @@ let sandbox: Sandbox;
 let direct: { api: string; app: string };
 let stopConnecting: () => Promise<void>;
 let compose: (...args: string[]) => Promise<string>;
+let ca: string;
 const fleet: Record<'connected' | 'away', MqttDevice[]> = { connected: [], away: [] };
 let iphones: ProviderDevice[];
 let androids: ProviderDevice[];
@@ -75,7 +80,7 @@ beforeAll(async () => {
   await registerFleet();
   stopConnecting = keepConnected(fleet.connected);
   await until(areAllConnected, { timeoutMs: 30_000, what: 'all devices are connected' });
-  const ca = readFileSync(join(secrets, 'tls/ca.pem'), 'utf8');
+  ca = readFileSync(join(secrets, 'tls/ca.pem'), 'utf8');
   const server = { port: proxy.httpsPort, ca, apiKey };
   load = startPushLoad(server, PUSHES_PER_SECOND, nextPush);
 }, SETUP_MS);
@@ -270,6 +275,27 @@ test('every scheduled push arrived on time', async () => {
   expect(Math.min(...lateMs)).toBeGreaterThanOrEqual(0);
   expect(worst).toBeLessThanOrEqual(MAX_SCHEDULED_LATE_MS);
 });
+
+test('one address that leaves requests unfinished takes no connection from others', async () => {
+  const close = await leaveRequestsUnfinished(proxy.httpsPort, ca, '127.0.0.3');
+  try {
+    for (let n = 0; n < 20; n += 1) expect(await requestFrom('127.0.0.2')).toBe(200);
+    for (const { service, name } of behindProxy())
+      expect((await proxy.read(service, name)).status).toBe('UP');
+  } finally {
+    close();
+  }
+});
+
+/** Requests a page of the API on a new connection. @returns the status */
+async function requestFrom(localAddress: string): Promise<number | undefined> {
+  const options = { host: '127.0.0.1', port: proxy.httpsPort, ca, localAddress, agent: false };
+  const [response] = (await once(get({ ...options, path: '/openapi.json' }), 'response')) as [
+    IncomingMessage,
+  ];
+  response.resume();
+  return response.statusCode;
+}
 
 /** Formats a time, in ms on the clock of this process, in seconds since this process began. */
 const clock = (at: number) => (at / 1_000).toFixed(1);

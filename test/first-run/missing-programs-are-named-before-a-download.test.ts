@@ -22,7 +22,7 @@ describe('the remedy', () => {
     [{ ...LINUX, manager: 'apt-get' }, 'libcurl', 'sudo apt-get install libcurl4'],
     [{ ...LINUX, manager: 'apt-get' }, 'npm', 'npm: sudo apt-get install npm'],
     [{ ...MAC, manager: 'brew' }, 'mongodb', 'brew tap mongodb/brew && '],
-    [{ ...LINUX, manager: 'dnf' }, 'mongodb', 'docker run -d -p 27017:27017 mongo:8'],
+    [{ ...LINUX, manager: 'dnf' }, 'mongodb', 'docker run -d -p 127.0.0.1:27017:27017 mongo:8'],
   ] as const)('on %o without %s', (machine, missing, remedy) => {
     expect(listRemedies({ ...machine, missing: [missing] })).toEqual([
       expect.stringContaining(remedy),

