@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { connect } from 'node:http2';
+import { connect as connectTcp } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 
 /** Connections, and requests on each of them, that took all descriptors of a proxy without limits. */
-const CONNECTIONS = 220;
+const CONNECTIONS = 300;
 const REQUESTS = 100;
 
 /**
@@ -16,8 +18,11 @@ export async function leaveRequestsUnfinished(
   ca: string,
   localAddress: string,
 ): Promise<() => void> {
+  const host = '127.0.0.1';
+  const createConnection = () =>
+    connectTls({ socket: connectTcp({ host, port, localAddress }), ca, ALPNProtocols: ['h2'] });
   const sessions = Array.from({ length: CONNECTIONS }, () =>
-    connect(`https://127.0.0.1:${port}`, { ca, localAddress }).on('error', () => undefined),
+    connect(`https://${host}:${port}`, { createConnection }).on('error', () => undefined),
   );
   await Promise.all(sessions.map((session) => once(session, 'connect')));
   const headers = { ':method': 'POST', ':path': '/register', 'content-length': '100' };
