@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { fallbackBatchId, newDeviceToken } from '../../packages/core/src/ids.ts';
 import type {
   AppDocument,
+  BatchDocument,
   DeviceDocument,
   PushDocument,
 } from '../../packages/store/src/documents.ts';
@@ -266,7 +267,7 @@ test.each([3, 1_500])(
   LIMIT_MS,
 );
 
-describe('an API that is killed while a phone registers its address again', () => {
+describe('a process that is killed, or frozen, while a phone registers its address again', () => {
   const devices = () => set.mongo.db.collection<DeviceDocument>('devices');
   const apps = () => set.mongo.db.collection<AppDocument>('apps');
   /** Former phones are reached by FCM, for which the app has a credential: one that no worker can open. */
@@ -313,7 +314,7 @@ describe('an API that is killed while a phone registers its address again', () =
   }
 
   test(
-    'before the new device is written: the phone is the former device again, or the next one',
+    'the API before the new device is written: the phone is the former device again, or the next one',
     async () => {
       const { fcmToken, token, topics } = await registerWithPush();
       await set.killAt('api', 'address-released:kill#1', () =>
@@ -330,7 +331,7 @@ describe('an API that is killed while a phone registers its address again', () =
   );
 
   test.each(['topics-added:kill#1', 'rows-offered:kill#1'])(
-    'at %s: the new device has the topics, and FCM is offered the push',
+    'the API at %s: the new device has the topics, and FCM is offered the push',
     async (failpoints) => {
       const { fcmToken, token, topics, push } = await registerWithPush();
       await set.killAt('api', failpoints, () =>
@@ -349,7 +350,43 @@ describe('an API that is killed while a phone registers its address again', () =
   );
 
   test(
-    'and the app does not use FCM: one device has the address when the registration is repeated',
+    'a worker that is about to store a fallback for later: FCM is offered the push as soon as it goes on',
+    async () => {
+      await useFcm(3_600);
+      const fcmToken = `fcm:${randomBytes(20).toString('hex')}`;
+      const phone = await newMqttDevice(set.dev, 'android');
+      await phone.connect();
+      await phone.disconnect();
+      const { token, auth } = phone;
+      await post('/devices/token', { token, auth, fcmToken });
+      const { caused: push } = await set.killAt(
+        ...(['delivery-worker', 'fallback:stop#1'] as const),
+        async (worker) => {
+          const sent = await sendPush(set, token);
+          await until(() => isStopped(worker.pid), { what: 'a stopped worker' });
+          await register(fcmToken);
+          expect(await isCleared(token)).toBe(false);
+          worker.kill('SIGCONT');
+          await untilOutcomes(set.mongo, sent, { inbox: 1 });
+          await until(() => isCleared(token), { ...ENDED, what: 'a cleared device' });
+          worker.kill('SIGKILL');
+          return sent;
+        },
+      );
+      const isTaken = async () => {
+        const batches = set.mongo.db.collection<BatchDocument>('batches');
+        const [fallback, ...others] = await batches.find({ push: push.id }).toArray();
+        expect([fallback?.work.tokens, others]).toEqual([token, []]);
+        return (fallback?.work.tries ?? 0) > 0;
+      };
+      await until(isTaken, { ...ENDED, what: 'a worker that takes the fallback' });
+      await useFcm(0);
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'the API, and the app does not use FCM: one device has the address when the registration is repeated',
     async () => {
       const { fcmToken, token } = await registerWithPush();
       await useFcm(null);

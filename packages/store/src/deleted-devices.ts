@@ -206,7 +206,8 @@ function createClearing(
 
   async function clearFormer(former: FormerDevice): Promise<Cleared> {
     const { _id } = former;
-    const { hasTopics, ...cleared } = await formerDevices.handOver(former);
+    const { hasTopics, isInDelivery, ...cleared } = await formerDevices.handOver(former);
+    if (isInDelivery) return cleared;
     const isThere = { _id, deletedAt: { $exists: false } };
     await devices.updateOne(isThere, { $unset: { leaving: true } });
     // Another process may have given it the topics of an earlier former device since they were listed.

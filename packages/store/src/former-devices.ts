@@ -10,6 +10,7 @@ import { createFallbackBatch } from './fallback-batch.ts';
 import type { createReceipts } from './final-outcomes.ts';
 import { inboxRange } from './inbox.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
+import { isHeld } from './parked-batches.ts';
 import type { createSubscriptions } from './subscriptions.ts';
 
 /*
@@ -128,11 +129,14 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
     /**
      * Moves the topics of a former device to its successor, and offers the pushes in its inbox to FCM. Idempotent.
      *
-     * @returns what may go on, and whether topics stay with it
+     * @returns what may go on, whether topics stay with it, and whether it is to be called again for pushes that a worker
+     *   delivers right now
      */
-    async handOver(former: FormerDevice): Promise<Cleared & { hasTopics: boolean }> {
+    async handOver(
+      former: FormerDevice,
+    ): Promise<Cleared & { hasTopics: boolean; isInDelivery: boolean }> {
       const { _id, app, provider } = former;
-      const nothing = { pushes: [], fallbacks: [], hasTopics: false };
+      const nothing = { pushes: [], fallbacks: [], hasTopics: false, isInDelivery: false };
       const successor = await findSuccessor(former);
       if (successor === undefined) return nothing;
       // Its own former devices are those of its successor: a chain of them would take long to delete.
@@ -163,23 +167,25 @@ export function createFormerDevices(db: Db, collaborators: Collaborators) {
 
 /**
  * Offers the rows of a device to FCM: inserts a fallback batch for each whose batch is closed and has none with the device.
- * A batch that is open gets its fallback from the worker that settles it, for all of its recipients. Rows of pushes that
- * FCM has accepted already end here: nobody acknowledges them any more.
+ * A batch that is open gets its fallback from the worker that settles it, for all of its recipients: the next one that claims
+ * it reads that the device is a former one, the one that holds it now may have read the device before. Rows of pushes that FCM
+ * has accepted already end here: nobody acknowledges them any more.
  */
 async function offerRows(
   { db, batches, receipts, clock }: Collaborators & { db: Db },
   { _id: token, app }: FormerDevice,
-): Promise<Cleared> {
+): Promise<Cleared & { isInDelivery: boolean }> {
   const inbox = db.collection<InboxDocument>('inbox');
   const { $gte: first, $lt: end } = inboxRange(token);
-  const cleared: Cleared = { pushes: [], fallbacks: [] };
+  const cleared = { pushes: [] as string[], fallbacks: [] as string[], isInDelivery: false };
   for (let after = first; ; ) {
     const rows = await inbox
       .find({ _id: { $gt: after, $lt: end } })
       .sort({ _id: 1 })
       .limit(ROWS_PER_READ)
       .toArray();
-    const { sent, unoffered } = await sortRows(db, token, rows);
+    const { sent, unoffered, isInDelivery } = await sortRows(db, token, rows);
+    cleared.isInDelivery ||= isInDelivery;
     for (const { _id: row, work, push } of sent) {
       const ended = { sent: [token], done: [token], rowIds: [row], refused: [] };
       await receipts.recordFallback(work, { app, push, ...ended });
@@ -229,24 +235,26 @@ function fallbackIdsOf({ work, position }: Pick<InboxDocument, 'work' | 'positio
 }
 
 /**
- * Finds the rows of closed batches that FCM has accepted as the fallback, and those whose batch has no fallback with the
- * device.
+ * Finds the rows of closed batches that FCM has accepted as the fallback, those whose batch is closed and has no fallback
+ * with the device, and whether a worker holds a batch of the others.
  */
 async function sortRows(
   db: Db,
   token: string,
   rows: readonly InboxDocument[],
-): Promise<{ sent: InboxDocument[]; unoffered: InboxDocument[] }> {
+): Promise<{ sent: InboxDocument[]; unoffered: InboxDocument[]; isInDelivery: boolean }> {
   const ids = rows.map(({ work }) => work);
   const batches = db.collection<BatchDocument>('batches');
   const pushes = db.collection<PushDocument>('pushes');
-  const filterOf = (some: string[]) => ({ _id: { $in: some }, 'work.state': 'closed' as const });
-  const options = { projection: { 'work.sent': 1 }, batchSize: rows.length + 1 };
+  const projection = { 'work.state': 1, 'work.claim': 1, 'work.at': 1, 'work.sent': 1 };
+  const options = { projection, batchSize: rows.length + 1 };
   const lists = await Promise.all([
-    pushes.find(filterOf(ids.filter((id) => !isBatchId(id))), options).toArray(),
-    batches.find(filterOf(ids.filter(isBatchId)), options).toArray(),
+    pushes.find({ _id: { $in: ids.filter((id) => !isBatchId(id)) } }, options).toArray(),
+    batches.find({ _id: { $in: ids.filter(isBatchId) } }, options).toArray(),
   ]);
-  const closed = new Map(lists.flat().map(({ _id, work }) => [_id, work?.sent ?? {}]));
+  const found = lists.flat();
+  const isClosed = ({ work }: (typeof found)[number]) => work?.state === 'closed';
+  const closed = new Map(found.filter(isClosed).map(({ _id, work }) => [_id, work?.sent ?? {}]));
   // Read after them: a fallback is inserted before its batch is closed.
   const fallbacks = await batches
     .find(
@@ -261,5 +269,6 @@ async function sortRows(
   return {
     sent: rows.filter(({ work, position }) => hasBit(closed.get(work) ?? {}, position)),
     unoffered: rows.filter(({ work }) => closed.has(work) && !existing.has(work)),
+    isInDelivery: found.some(({ work }) => work !== undefined && isHeld(work)),
   };
 }
