@@ -126,6 +126,18 @@ test('pushes that wait for the phone are sent to the address, and end as sent', 
     );
 });
 
+test('a push to several offline phones, of which one registers its address again, waits for the others alone', async () => {
+  const address = newText();
+  const before = await registerOffline(android(address));
+  const others = [await registerOffline(android(newText())), await registerOffline()];
+  const tokens = [before, ...others].map(({ token }) => token);
+  const push = await send(tenant, tokens);
+  await untilCounted(push, { inbox: 3 });
+  await register(android(address));
+  await untilCounted(push, { sent: 1, inbox: 2 });
+  expect(await addressesOf(push)).toEqual([address]);
+});
+
 test('a push that FCM has accepted before waits for nobody any more', async () => {
   const { app } = tenant;
   const address = newText();

@@ -121,10 +121,14 @@ export function createDeletedDevices(db: Db, collaborators: Collaborators) {
 
     ...createClearing(db, collaborators, { markAllDeleted }),
 
-    /** Lists deleted and former devices that aren't cleared yet. */
-    listUncleared: async (limit: number): Promise<{ app: string; token: string }[]> => {
+    /** Lists deleted and former devices that aren't cleared yet, those after a token: one may stay uncleared for long. */
+    listUncleared: async (
+      after: string,
+      limit: number,
+    ): Promise<{ app: string; token: string }[]> => {
       const found = await devices
-        .find({ leaving: true }, { projection: { app: 1 } })
+        .find({ leaving: true, _id: { $gt: after } }, { projection: { app: 1 } })
+        .sort({ _id: 1 })
         .limit(limit)
         .toArray();
       return found.map(({ _id, app }) => ({ app, token: _id }));

@@ -10,7 +10,6 @@ import { createFallbackBatch } from './fallback-batch.ts';
 import type { createReceipts } from './final-outcomes.ts';
 import { inboxRange } from './inbox.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
-import { isHeld } from './parked-batches.ts';
 import type { createSubscriptions } from './subscriptions.ts';
 
 /*
@@ -236,7 +235,7 @@ function fallbackIdsOf({ work, position }: Pick<InboxDocument, 'work' | 'positio
 
 /**
  * Finds the rows of closed batches that FCM has accepted as the fallback, those whose batch is closed and has no fallback
- * with the device, and whether a worker holds a batch of the others.
+ * that tries the device before the delay of its app, and whether a worker may hold a batch of the others.
  */
 async function sortRows(
   db: Db,
@@ -246,7 +245,7 @@ async function sortRows(
   const ids = rows.map(({ work }) => work);
   const batches = db.collection<BatchDocument>('batches');
   const pushes = db.collection<PushDocument>('pushes');
-  const projection = { 'work.state': 1, 'work.claim': 1, 'work.at': 1, 'work.sent': 1 };
+  const projection = { 'work.state': 1, 'work.claim': 1, 'work.sent': 1 };
   const options = { projection, batchSize: rows.length + 1 };
   const lists = await Promise.all([
     pushes.find({ _id: { $in: ids.filter((id) => !isBatchId(id)) } }, options).toArray(),
@@ -261,6 +260,7 @@ async function sortRows(
       {
         _id: { $in: rows.flatMap(fallbackIdsOf) },
         $expr: { $gte: [{ $indexOfBytes: ['$work.tokens', token] }, 0] },
+        $nor: [{ 'work.n': { $gt: 1 }, $expr: buildWaits(token) }],
       },
       { ...options, projection: { _id: 1 } },
     )
@@ -269,6 +269,23 @@ async function sortRows(
   return {
     sent: rows.filter(({ work, position }) => hasBit(closed.get(work) ?? {}, position)),
     unoffered: rows.filter(({ work }) => closed.has(work) && !existing.has(work)),
-    isInDelivery: found.some(({ work }) => work !== undefined && isHeld(work)),
+    isInDelivery: found.some((one) => !isClosed(one) && one.work?.claim !== undefined),
+  };
+}
+
+/** Builds the expression of whether a recipient of a fallback was not tried yet, and is due later. */
+function buildWaits(token: string): Document {
+  const position = { $indexOfArray: [{ $split: ['$work.tokens', ' '] }, token] };
+  const isLater = { $eq: [{ $first: '$$entry' }, position] };
+  const later = {
+    $filter: { input: { $ifNull: ['$work.later', []] }, as: 'entry', cond: isLater },
+  };
+  const [dueAt, retries] = [1, 2].map((n) => ({ $arrayElemAt: [{ $first: later }, n] }));
+  return {
+    $cond: [
+      { $eq: [later, []] },
+      { $and: [{ $eq: ['$work.tries', 0] }, { $gt: ['$work.at', '$$NOW'] }] },
+      { $and: [{ $eq: [retries, 0] }, { $gt: [dueAt, { $toLong: '$$NOW' }] }] },
+    ],
   };
 }

@@ -145,7 +145,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { app: 1, way: 1, platform: 1 }, partialFilterExpression: { way: 'fcm' } },
     // Recent deletions: a batch may have written rows for one of these devices.
     { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
-    { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },
+    { key: { leaving: 1, _id: 1 }, partialFilterExpression: { leaving: true } },
     { key: { expiresAt: 1 }, partialFilterExpression: { expiresAt: { $exists: true } } },
     // Records of deleted devices stay: without the filter they would be read each time.
     { key: IDLE_DEVICES_INDEX, partialFilterExpression: { deletedAt: null, replacedBy: null } },

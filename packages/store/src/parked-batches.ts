@@ -1,6 +1,5 @@
 import { CHANNELS } from '@carillon/core/channels';
 import { type BatchHolders, FAST_WRITE } from './batch-holders.ts';
-import type { Batch } from './documents.ts';
 import { DUE_FIELDS, type DueBatch, toDueBatch } from './due-batches.ts';
 import { DUE_BATCHES_INDEX, DUE_PUSHES_INDEX } from './migrate.ts';
 import type { Suspensions } from './suspensions.ts';
@@ -15,14 +14,6 @@ import type { Suspensions } from './suspensions.ts';
 
 /** Due time of all parked batches: one value, so that the indexes of due batches lead to those of an app. */
 export const PARKED_AT = new Date('9999-01-01T00:00:00Z');
-
-/**
- * Checks whether a worker may be delivering a batch. A parked one is claimed again before anything is delivered: its claim has
- * lapsed.
- */
-export function isHeld({ state, claim, at }: Pick<Batch, 'state' | 'claim' | 'at'>): boolean {
-  return state === 'ready' && claim !== undefined && at.getTime() < PARKED_AT.getTime();
-}
 
 /** Maximum apps whose batches become due in one call. */
 const MAX_APPS = 100;

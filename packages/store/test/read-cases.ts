@@ -53,7 +53,7 @@ const READS: { [Part in keyof TestStore]?: Arguments<TestStore[Part]> } = {
     count: [APP, new Date(), 10],
   },
   deviceOverviews: { find: [APP, 'device1'] },
-  deletedDevices: { listUncleared: [10], filterDeleted: [new Date(), TOKENS] },
+  deletedDevices: { listUncleared: ['', 10], filterDeleted: [new Date(), TOKENS] },
   subscriptions: {
     ...{ listTopics: ['device1'], listPage: [APP, 'news', '', 10], stream: [APP, 'news', ''] },
   },

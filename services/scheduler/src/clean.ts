@@ -30,8 +30,8 @@ export interface CleanResult {
 /**
  * Creates the cleaning tick: abandons pushes that were never accepted, removes pushes past their retention, recounts
  * topics whose change was interrupted, deletes old former devices and those that have ended, clears deleted and former ones. It adds the job of each
- * running re-drive, which Redis ignores while there is one. It also cycles through all open pushes, so that a completion
- * whose job was lost is found, and through all batches for those whose push is gone.
+ * running re-drive, which Redis ignores while there is one. It cycles through all open pushes, so that a completion
+ * whose job was lost is found, through all batches for those whose push is gone, and through the devices to clear.
  */
 export function createClean(
   store: Store,
@@ -41,6 +41,7 @@ export function createClean(
   const { retention, topics, inboxQuota, deletedDevices, redrives, clock } = store;
   let lastOpenPush: OpenPushCursor | undefined;
   let lastBatchId = '';
+  let lastUncleared = '';
 
   async function checkOpenPushes(): Promise<void> {
     const openPushes = await retention.listOpenAfter(lastOpenPush, OPEN_PUSHES_PER_TICK);
@@ -71,7 +72,8 @@ export function createClean(
   }
 
   async function clearDevices(): Promise<number> {
-    const devices = await deletedDevices.listUncleared(ITEMS_PER_TICK);
+    const devices = await deletedDevices.listUncleared(lastUncleared, ITEMS_PER_TICK);
+    lastUncleared = devices.length < ITEMS_PER_TICK ? '' : (devices.at(-1)?.token ?? '');
     for (const { app, token } of devices) await clearDevice(store, producers, app, token);
     return devices.length;
   }
