@@ -217,7 +217,7 @@ test('a device whose address another one has taken, and which is not seen any mo
   await createTick()();
   expect(await store.devices.find(next)).toHaveProperty('deletedAt');
   // As the scheduler does with all that are not cleared.
-  for (const one of await store.deletedDevices.listUncleared(10))
+  for (const one of await store.deletedDevices.listUncleared('', 10))
     await store.deletedDevices.clearLeftovers(one.app, one.token);
   const device = await devices().findOne({ _id: token });
   for (const field of ['deletedAt', 'replacedBy', 'leaving'])
@@ -308,7 +308,8 @@ test('the devices of an app are read page after page, by turns with those of ano
 
 test('idle devices are counted without those that were imported since, and up to a limit', async () => {
   await insert(app, {}, 3);
-  await insert(app, { importedAt: daysAgo(1) });
+  // Seen after them, so that it is not among the first.
+  await insert(app, { importedAt: daysAgo(1), lastActiveAt: daysAgo(95) });
   await insert(app, { lastActiveAt: daysAgo(1) });
   await insert(app, { deletedAt: daysAgo(1) });
   const count = (limit: number) => store.idleDevices.count(app, daysAgo(90), limit);
