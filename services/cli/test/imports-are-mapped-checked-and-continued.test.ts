@@ -286,6 +286,20 @@ test('an import that was stopped continues where it ended, also when its last wr
   expect(existsSync(`${path}.import.json`)).toBe(false);
 });
 
+test('an import with other options than the one that was stopped begins anew', async () => {
+  const lines = Array.from({ length: 1_500 }, (_, n) => [`device${n}`, 'ios']);
+  const path = await writeFileOf('corrected.csv', csv(['token', 'platform'], ...lines));
+  const run = (bundle: string, signal?: AbortSignal) =>
+    runCarillon(
+      ['--json', 'import', path, '--app', APP, '--source', 'carillon', '--bundle', bundle],
+      { env: { MONGODB_URI: database.uri }, ...(signal && { signal }) },
+    );
+  expect((await run('com.exmaple.app', AbortSignal.abort())).err).toContain('after line 1001');
+  const { out, err } = await run('com.example.app');
+  expect(err).not.toContain('Continuing');
+  expect(JSON.parse(out)).toMatchObject({ imported: 500, existing: 1_000, refused: 0 });
+});
+
 test.each([
   [true, [], /^=+ 100 % \| [\d.]+ of [\d.]+ MB \| [\d.]+\/s \| \d+s left$/],
   [true, ['--json'], /^$/],

@@ -7,6 +7,8 @@ import { z } from 'zod';
 const stateSchema = z.object({
   app: z.string(),
   source: z.string(),
+  /** The options that decide what its lines become. */
+  options: z.string().default(''),
   format: z.string(),
   size: z.number(),
   modifiedMs: z.number(),
@@ -45,7 +47,7 @@ export interface ImportJournal {
 /** Creates the state of an import that begins. */
 export async function createState(
   file: string,
-  request: Pick<ImportState, 'app' | 'source' | 'format'>,
+  request: Pick<ImportState, 'app' | 'source' | 'options' | 'format'>,
 ): Promise<ImportState> {
   const { size, mtimeMs } = await stat(file);
   return {
@@ -58,7 +60,7 @@ export async function createState(
 /** Opens the journal of an import beside its file: that of an interrupted one with the same file and options, or a new one. */
 export async function openJournal(
   file: string,
-  request: Pick<ImportState, 'app' | 'source' | 'format'>,
+  request: Pick<ImportState, 'app' | 'source' | 'options' | 'format'>,
 ): Promise<ImportJournal> {
   const fresh = await createState(file, request);
   const path = statePath(file);
@@ -67,7 +69,7 @@ export async function openJournal(
     : undefined;
   const isSame =
     stored !== undefined &&
-    (['app', 'source', 'format', 'size', 'modifiedMs'] as const).every(
+    (['app', 'source', 'options', 'format', 'size', 'modifiedMs'] as const).every(
       (name) => stored[name] === fresh[name],
     );
   const state = isSame ? stored : fresh;

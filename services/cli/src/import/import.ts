@@ -124,7 +124,7 @@ type ImportRun = (
 ) => Promise<Omit<CompletedImport, 'lacksFcm'>>;
 
 const importIntoStore: ImportRun = async (context, { store, file, format }, request) => {
-  const journal = await openJournal(file, { app: request.app, source: request.source, format });
+  const journal = await openJournal(file, { ...describeRequest(request), format });
   const { position, counts } = journal.state;
   if (position.end > 0) context.err(`Continuing after line ${position.lines}.\n`);
   await importRest(context, { store, file, format }, request, journal);
@@ -132,9 +132,15 @@ const importIntoStore: ImportRun = async (context, { store, file, format }, requ
   return { counts };
 };
 
+/** Returns what two runs must have in common for the second to continue the first. */
+function describeRequest({ app, source, apple, webhooks }: ImportRequest) {
+  const { environment, bundle } = apple;
+  return { app, source, options: JSON.stringify([environment, bundle, webhooks.length > 0]) };
+}
+
 /** Reads the whole file, also if its import has begun. */
 const checkFile: ImportRun = async (context, { store, file, format }, request) => {
-  const state = await createState(file, { app: request.app, source: request.source, format });
+  const state = await createState(file, { ...describeRequest(request), format });
   const summary = createRefusalSummary();
   const journal: ImportJournal = {
     ...{ noun: 'check', state },
