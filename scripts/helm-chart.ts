@@ -94,6 +94,10 @@ const portsOf = (server: string) =>
 const BLOCKS: readonly (readonly [at: RegExp, text: string])[] = [
   [/^NetworkPolicy mongodb-clients spec egress 0 ports$/, portsOf('mongodb')],
   [/^NetworkPolicy redis-clients spec egress 0 ports$/, portsOf('redis')],
+  [
+    /^Ingress \S+ metadata annotations$/,
+    'annotations:\n  {{- .Values.expose.annotations | toYaml | nindent INDENT+2 }}',
+  ],
   [/^PrometheusRule carillon spec$/, `spec:\n  {{- ${ALERTS}.spec | toYaml | nindent INDENT+2 }}`],
   [
     /^ConfigMap carillon-dashboards data$/,
@@ -105,7 +109,6 @@ const BLOCKS: readonly (readonly [at: RegExp, text: string])[] = [
 const ADDED: readonly (readonly [to: RegExp, value: string, key: string, text: string])[] = [
   [/^ServiceAccount \S+$/, 'image.pullSecret', 'imagePullSecrets', '\n  - name: {{ . | quote }}'],
   [/^Ingress \S+ spec$/, 'expose.class', 'ingressClassName', ' {{ . | quote }}'],
-  [/^Ingress \S+ metadata$/, 'expose.annotations', 'annotations', ''],
   [/^Service device-gateway-public metadata$/, 'expose.loadBalancerAnnotations', 'annotations', ''],
   [/^(?:PodMonitor|PrometheusRule) \S+ metadata$/, 'monitoring.labels', 'labels', ''],
   [/^\S+ \S+ spec template spec$/, 'nodeSelector', 'nodeSelector', ''],
