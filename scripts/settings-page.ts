@@ -169,7 +169,7 @@ ${renderRows(settings, meanings).join('\n')}
 ## The command line
 
 Without these variables \`carillon\` takes the addresses and secrets of the stack that \`npm start\` runs in \`CARILLON_HOME\`.
-Elsewhere it needs \`MONGODB_URI\`, and for \`carillon doctor\` also \`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\`
+Elsewhere it needs \`MONGODB_URI\`, and for \`doctor\` and \`queues\` also \`REDIS_URL\`. With \`CARILLON_CONSOLE\` and \`CARILLON_TOKEN\`
 (\`carillon operator token create\`) administrative commands need neither and have the rights of the token. \`carillon\` reads
 ${sharedOfCli.join(', ')}, and:
 
