@@ -58,6 +58,25 @@ const untilFinished = (push: Sent) =>
 
 const countReceived = async ({ id }: Sent) => (await fixture.sandbox.received(id)).length;
 
+/**
+ * Sends to a device that has just connected, until a push is delivered over MQTT alone: FCM gets one at once that meets the
+ * reading of the inbox, or whose receipt is late.
+ *
+ * @returns the pushes; the last one was delivered so
+ */
+async function sendUntilDelivered({ token }: MqttDevice): Promise<Sent[]> {
+  const sent: Sent[] = [];
+  const isDelivered = async () => {
+    const push = await send(tenant, token);
+    sent.push(push);
+    await untilFinished(push);
+    const { channels } = await getOutcomes(push);
+    return channels.mqtt?.delivered === 1 && (await countReceived(push)) === 0;
+  };
+  await until(isDelivered, { what: 'a push over MQTT alone' });
+  return sent;
+}
+
 /** Fills the inbox of a device with rows of pushes that do not exist. */
 async function fillInbox({ token }: MqttDevice): Promise<void> {
   const { db } = fixture.store;
@@ -107,9 +126,12 @@ test('with FCM first, its acceptance ends the push for a device that is not conn
   await untilFinished(push);
   expect((await getPushStatus(tenant, push.id)).pending_devices).toEqual([]);
   await device.connect();
-  const next = await send(tenant, device.token);
+  const sent = await sendUntilDelivered(device);
+  const next = sent.pop() as Sent;
   await untilCounted(next, { mqtt: { delivered: 1 } });
-  expect(device.arrivals.map(({ payload }) => payload)).toEqual([next.payload]);
+  const repeated = new Set(sent.map(({ payload }) => payload));
+  const payloads = device.arrivals.map(({ payload }) => payload);
+  expect(payloads.filter((payload) => !repeated.has(payload))).toEqual([next.payload]);
   expect([await countReceived(push), await countReceived(next)]).toEqual([1, 0]);
 });
 

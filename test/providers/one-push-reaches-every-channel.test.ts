@@ -15,6 +15,10 @@ import { useSharedProviders } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 const FALLBACK_SECONDS = 2;
+/** On any machine a device connects and acknowledges before. */
+const LONG_FALLBACK_SECONDS = 10;
+/** On any machine the fallback's request comes before. */
+const EXPIRES_AFTER_SECONDS = 15;
 const COLLAPSE_KEYS = 10;
 /** From the first of the scheduled pushes; on any machine all are accepted by then. */
 const DUE_AFTER_SECONDS = 10;
@@ -22,11 +26,15 @@ const DUE_AFTER_SECONDS = 10;
 let fixture: ProviderFixture;
 let tenant: TestTenant;
 /** Waits of seconds, in which the first tests run. */
-let begun: Record<'lateReceipt' | 'noReceipt', Promise<void>>;
+let begun: Record<'inTime' | 'lateReceipt' | 'noReceipt', Promise<void>>;
 beforeAll(async () => {
   fixture = await useSharedProviders();
   tenant = await fixture.tenant({ fcm: FALLBACK_SECONDS });
-  begun = { lateReceipt: acknowledgeAfterFcm(), noReceipt: expireAfterFcm() };
+  begun = {
+    inTime: acknowledgeBeforeFcm(),
+    lateReceipt: acknowledgeAfterFcm(),
+    noReceipt: expireAfterFcm(),
+  };
   // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
@@ -150,23 +158,6 @@ test('title and message of data are shown over FCM, on Android and iOS, if the a
   expect(received).toHaveLength(2);
 });
 
-test('an Android device that acknowledges in time gets nothing over FCM', async () => {
-  const [quick, silent] = [await registerAndroid(tenant.dev), await registerAndroid(tenant.dev)];
-  const push = await send(tenant, [quick.token, silent.token]);
-  const connection = await connectAs(quick);
-  await connection.waitFor(1);
-  await until(async () => (await receivedAt(push, silent.address)).length === 1);
-  expect(await receivedAt(push, quick.address)).toEqual([]);
-  expect(await untilFinal(fixture.store, push, quick.token)).toEqual({ outcome: 'delivered' });
-  await connection.disconnect();
-});
-
-test('a receipt after FCM has accepted the push makes it delivered, and ends the push', () =>
-  begun.lateReceipt);
-
-test('without a receipt a push ends as sent if FCM accepted it, and as expired otherwise', () =>
-  begun.noReceipt);
-
 test('of three pushes of a collapse key for one second, the last accepted is the last on every channel', async () => {
   const { sandbox } = fixture;
   const [online, offline] = [await newMqttDevice(tenant.dev), await newMqttDevice(tenant.dev)];
@@ -217,6 +208,14 @@ test('of three pushes of a collapse key for one second, the last accepted is the
   }
 });
 
+test('an Android device that acknowledges in time gets nothing over FCM', () => begun.inTime);
+
+test('a receipt after FCM has accepted the push makes it delivered, and ends the push', () =>
+  begun.lateReceipt);
+
+test('without a receipt a push ends as sent if FCM accepted it, and as expired otherwise', () =>
+  begun.noReceipt);
+
 /** Waits until a push is pending for no device: it is in no batch and no inbox any more. */
 function untilNothingPending({ id }: { id: string }): Promise<true> {
   return until(
@@ -245,6 +244,18 @@ function untilFinished({ id }: { id: string }): Promise<Record<string, number>> 
   );
 }
 
+async function acknowledgeBeforeFcm(): Promise<void> {
+  const { dev, api } = await fixture.tenant({ fcm: LONG_FALLBACK_SECONDS });
+  const [quick, silent] = [await registerAndroid(dev), await registerAndroid(dev)];
+  const push = await send({ api }, [quick.token, silent.token]);
+  const connection = await connectAs(quick);
+  await connection.waitFor(1);
+  await until(async () => (await receivedAt(push, silent.address)).length === 1);
+  expect(await receivedAt(push, quick.address)).toEqual([]);
+  expect(await untilFinal(fixture.store, push, quick.token)).toEqual({ outcome: 'delivered' });
+  await connection.disconnect();
+}
+
 async function acknowledgeAfterFcm(): Promise<void> {
   const android = await registerAndroid(tenant.dev);
   const push = await send(tenant, android.token);
@@ -259,7 +270,9 @@ async function acknowledgeAfterFcm(): Promise<void> {
 async function expireAfterFcm(): Promise<void> {
   const android = await registerAndroid(tenant.dev);
   const electron = await newMqttDevice(tenant.dev);
-  const push = await send(tenant, [android.token, electron.token], { time_to_live: 5 });
+  const push = await send(tenant, [android.token, electron.token], {
+    time_to_live: EXPIRES_AFTER_SECONDS,
+  });
   await until(async () => (await receivedAt(push, android.address)).length === 1);
   expect(await untilFinished(push)).toEqual({ sent: 1, expired: 1 });
   expect(await untilFinal(fixture.store, push, android.token)).toEqual({ outcome: 'sent' });

@@ -189,7 +189,8 @@ test('of the Android subscribers of a topic, each gets the push in its own way, 
 
 test('its first CONNECT makes a phone an MQTT device, with FCM as its fallback', async () => {
   const { sandbox, store } = fixture;
-  const tenant = await fixture.tenant({ fcm: 1 });
+  // Longer than the wait for a late receipt.
+  const tenant = await fixture.tenant({ fcm: 5 });
   const phone = await registerAndroidByFcm(tenant.dev);
   expect(await wayOf(tenant, phone)).toBe('fcm');
   const before = await send(tenant, phone.token);
@@ -200,7 +201,7 @@ test('its first CONNECT makes a phone an MQTT device, with FCM as its fallback',
   expect(await wayOf(tenant, phone)).toBe('mqtt');
   const online = await send(tenant, phone.token);
   expect((await device.waitFor(1)).map(({ payload }) => payload)).toEqual([online.payload]);
-  expect(await untilFinal(store, online, phone.token)).toEqual({ outcome: 'delivered' });
+  await untilOutcomeCounts(store, online, { delivered: 1 });
 
   await device.disconnect();
   const offline = await send(tenant, phone.token);
@@ -232,6 +233,8 @@ test('of 500 pushes to a phone that connects in the middle and registers again l
   await device.connect();
   const untilAgain = sendUpTo(MIXED.again);
   await untilAccepted(MIXED.secondKill);
+  // Else none may be delivered over MQTT: afterwards the token is that of a former device.
+  await device.waitFor(1);
   const second = stack.kill(WORKER, 'SIGKILL', 1);
   await untilAgain;
   const rest = sendUpTo(MIXED.pushes);
