@@ -217,7 +217,7 @@ test('its first CONNECT makes a phone an MQTT device, with FCM as its fallback',
 });
 
 test('of 500 pushes to a phone that connects in the middle and registers again later, while workers are killed, each arrives, few of them twice', async () => {
-  const { stack, sandbox } = fixture;
+  const { stack, sandbox, store } = fixture;
   const tenant = await fixture.tenant(NO_FALLBACK);
   const phone = await registerAndroidByFcm(tenant.dev);
   const device = createMqttDevice({ url: tenant.dev.mqtt, ...phone });
@@ -233,8 +233,10 @@ test('of 500 pushes to a phone that connects in the middle and registers again l
   await device.connect();
   const untilAgain = sendUpTo(MIXED.again);
   await untilAccepted(MIXED.secondKill);
-  // Else none may be delivered over MQTT: afterwards the token is that of a former device.
-  await device.waitFor(1);
+  // Else none may be delivered over MQTT: soon the token is that of a former device.
+  const [{ payload } = { payload: '' }] = await device.waitFor(1);
+  const arrived = await until(() => pushes.find((push) => push.payload === payload));
+  await untilOutcomeCounts(store, arrived, { delivered: 1 });
   const second = stack.kill(WORKER, 'SIGKILL', 1);
   await untilAgain;
   const rest = sendUpTo(MIXED.pushes);
