@@ -16,7 +16,7 @@ const REAL = 500;
 const WRITES_PER_PUSH = 4;
 /** The gateway reports its counts once a second. */
 const REPORTED_WITHIN_MS = 10_000;
-const ROUNDS_MS = 120_000;
+const ROUNDS_MS = 240_000;
 
 let fixture: Fixture;
 beforeAll(async () => {
