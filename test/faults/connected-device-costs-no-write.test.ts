@@ -16,7 +16,7 @@ const REAL = 500;
 const WRITES_PER_PUSH = 4;
 /** The gateway reports its counts once a second. */
 const REPORTED_WITHIN_MS = 10_000;
-const ROUNDS_MS = 240_000;
+const MAX_ROUNDS = 20;
 
 let fixture: Fixture;
 beforeAll(async () => {
@@ -51,8 +51,9 @@ async function areInTime(count: number, task: () => Promise<void>): Promise<bool
     );
     return added.reduce((sum, [, n]) => sum + n, 0) >= count && added;
   };
-  const added = await until(readReported, { timeoutMs: REPORTED_WITHIN_MS });
-  return added.every(([answer, n]) => answer === 'acknowledged' || n === 0);
+  // A device that a worker has found offline has no answer.
+  const added = await until(readReported, { timeoutMs: REPORTED_WITHIN_MS }).catch(() => undefined);
+  return added?.every(([answer, n]) => answer === 'acknowledged' || n === 0) ?? false;
 }
 
 /**
@@ -60,16 +61,16 @@ async function areInTime(count: number, task: () => Promise<void>): Promise<bool
  *
  * @returns the writes of that round
  */
-function countWrites(pushes: number, devices: number): Promise<MongoWrites> {
-  const deliverInTime = async () => {
+async function countWrites(pushes: number, devices: number): Promise<MongoWrites> {
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
     await untilNoWrites(fixture.mongo);
     let writes: MongoWrites | undefined;
     const hasHeld = await areInTime(pushes * devices, async () => {
       writes = await countWritesDuring(fixture.mongo, () => deliver(pushes, devices));
     });
-    return hasHeld && writes;
-  };
-  return until(deliverInTime, { timeoutMs: ROUNDS_MS, what: 'a round without a late receipt' });
+    if (hasHeld && writes !== undefined) return writes;
+  }
+  throw new Error('each round had a late receipt');
 }
 
 test.each([
