@@ -52,6 +52,10 @@ afterAll(async () => {
 
 /** Returns the id of the object that the page shows. */
 const shownId = (): string => new URL(page.url()).pathname.split('/')[2] ?? '';
+/** Waits until the page shows another push. Its title changes with its content, its address before. */
+const waitForOther = (push: string) =>
+  page.waitForFunction(`!location.pathname.includes('${push}') &&
+    document.title.includes(location.pathname.split('/')[2])`);
 /** Returns the error that a text field shows, found by its label. */
 const readErrorOf = (of: Page, label: string) =>
   of.$eval(`::-p-aria([name="${label}"][role="textbox"])`, (input) => {
@@ -112,7 +116,7 @@ test('from the set-up link to a delivered push, without a reload', async () => {
 
   await click(page, 'Send again');
   await click(page, 'Send once more');
-  await page.waitForFunction(`!location.pathname.includes('${push}')`);
+  await waitForOther(push);
   await waitForText(page, 'Last receipt from a device');
   await waitForOutcomes(page, 'Delivered 1');
   await device.waitFor(2);
@@ -243,7 +247,7 @@ describe('with providers,', () => {
     const first = shownId();
     await click(page, 'Send again');
     await click(page, 'Send once more');
-    await page.waitForFunction(`!location.pathname.includes('${first}')`);
+    await waitForOther(first);
     await waitForOutcomes(page, 'Sent 1');
     for (const push of [first, shownId()]) {
       expect(await fixture.sandbox.received(push)).toMatchObject([
@@ -273,7 +277,7 @@ describe('with providers,', () => {
     await page.goto(`${origin}/pushes/${id}`);
     await waitForText(page, 'Re-driven as');
     await page.locator('main dl a[href^="/pushes/"]').click();
-    await page.waitForFunction(`!location.pathname.includes('${id}')`);
+    await waitForOther(id);
     await waitForText(page, 'Re-drive of');
     await waitForOutcomes(page, 'Sent 1');
 
