@@ -71,12 +71,16 @@ test('a start of a user who can install nothing names all that is missing, and d
 
 test('a step shows its place and its progress every few seconds', () => {
   const script = `
+    import { mock } from 'node:test';
     import { beginSteps, runStep } from ${JSON.stringify(join(BOOTSTRAP, 'terminal.mjs'))};
+    mock.timers.enable({ apis: ['setInterval', 'Date'] });
     beginSteps(2);
     await runStep('First', async () => undefined);
-    await runStep('Second', (report) => {
+    await runStep('Second', async (report) => {
       report('1 of 2 MB (50 %)');
-      return new Promise((resolve) => setTimeout(resolve, 5_500));
+      mock.timers.tick(4_999);
+      report('2 of 2 MB (100 %)');
+      mock.timers.tick(1);
     });`;
   const args = ['--input-type=module', '-e', `${script}`];
   const output = execFileSync('/bin/sh', ['-c', 'exec "$0" "$@" 2>&1', process.execPath, ...args]);
@@ -84,6 +88,6 @@ test('a step shows its place and its progress every few seconds', () => {
     'Installing what is missing: 2 steps.',
     '[1/2] First …',
     '[2/2] Second …',
-    '[2/2] Second … 1 of 2 MB (50 %), 5 s',
+    '[2/2] Second … 2 of 2 MB (100 %), 5 s',
   ]);
 });
