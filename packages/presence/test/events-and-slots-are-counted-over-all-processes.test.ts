@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { connectPresence, type PresenceServer } from '../src/presence-server.ts';
@@ -8,6 +9,8 @@ import { freePort, startRedis } from './start-server.ts';
 
 const MINUTE = 60_000;
 const MAX_KEYS = 50_000;
+/** Below the 100 ms for which a process waits for Redis before it counts alone. */
+const WAITS_MS = 90;
 let server: Awaited<ReturnType<typeof startRedis>>;
 let presence: PresenceServer;
 let secondPresence: PresenceServer;
@@ -37,10 +40,21 @@ async function countEvents(rateCounter: ReturnType<typeof newProcess>, key: stri
 }
 
 test('events are counted over all processes, each once', async () => {
-  const [one, other] = [newProcess(), newProcess()];
-  expect(await countEvents(one, 'a', 3)).toEqual([1, 2, 3]);
-  expect(await countEvents(other, 'a', 2)).toEqual([4, 5]);
-  expect(await countEvents(one, 'b', 1)).toEqual([1]);
+  const counts = await until(
+    async () => {
+      const [one, other] = [newProcess(), newProcess()];
+      const [a, b] = [randomUUID(), randomUUID()];
+      const startedAt = performance.now();
+      const found = [
+        ...(await countEvents(one, a, 3)),
+        ...(await countEvents(other, a, 2)),
+        ...(await countEvents(one, b, 1)),
+      ];
+      return performance.now() - startedAt < WAITS_MS && found;
+    },
+    { what: 'a Redis that responds in time' },
+  );
+  expect(counts).toEqual([1, 2, 3, 4, 5, 1]);
 });
 
 test('the count restarts after the window', async () => {
