@@ -16,6 +16,7 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
 const PUSHES = 40;
+const MAX_ROUNDS = 8;
 /** Responses that come after what the test does when all requests have arrived, and before the deadline of APNs. */
 const SLOW_RESPONSES = { delayMs: 5_000 };
 /** Text that only a settlement contains: in BSON, the state that it sets. */
@@ -104,11 +105,8 @@ const listLapsed = () =>
     .map((line) => JSON.parse(line) as { end: string; ms: number })
     .filter(({ end, ms }) => end !== 'settled' && ms >= BATCH_LEASE_MS);
 
-/**
- * Sends pushes by a new worker that is blocked when all are in progress. Returns how often each batch was claimed;
- * undefined if a lease ended before the worker could renew it.
- */
-async function countClaims(token: string): Promise<number[] | undefined> {
+/** Sends pushes by a worker that is blocked when all are in progress. Returns how often each batch was claimed. */
+async function countClaims(token: string): Promise<number[]> {
   // The lease of 6 s has less than its margin left then, and MongoDB still has the claim.
   await startWorkerBehind(proxy, { FAILPOINTS: 'claim:block=5500#1' });
   const pushes = mongo.db.collection<PushDocument>('pushes');
@@ -119,19 +117,25 @@ async function countClaims(token: string): Promise<number[] | undefined> {
       (await pushes.findOne({ _id: id, 'work.state': 'closed' }))?.work?.tries;
     return until(readTries, { what: 'a settled batch' });
   };
-  const tries = await Promise.all(sent.map(untilSettled));
+  const claims = await Promise.all(sent.map(untilSettled));
   await worker.stop();
-  return listLapsed().length === 0 ? tries : undefined;
+  return claims;
+}
+
+/** Repeats that until no lease has ended before the worker could renew it. */
+async function countClaimsInTime(token: string): Promise<number[]> {
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const claims = await countClaims(token);
+    if (listLapsed().length === 0) return claims;
+  }
+  throw new Error('a lease ended in each round');
 }
 
 test('a worker that ran too late to renew its leases keeps its claims, and delivers the batches', async () => {
   await fixture.sandbox.reset();
   const [iphone, offline] = [await registerIphone(tenant.dev), await newMqttDevice(tenant.dev)];
   for (const { token } of [iphone, offline]) {
-    const claims = await until(() => countClaims(token), {
-      what: 'a lease that outlasts the block',
-    });
-    expect(claims).toEqual(Array(PUSHES).fill(1));
+    expect(await countClaimsInTime(token)).toEqual(Array(PUSHES).fill(1));
   }
   expect((await fixture.sandbox.counts()).duplicates).toBe(0);
 });
