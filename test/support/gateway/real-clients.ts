@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { connect } from 'mqtt';
 import { type Credentials, registerDevice } from '../register-device.ts';
 import type { Dev } from '../stack/dev-file.ts';
+import { installPythonPackage } from '../with-python/python.ts';
 
 const execFileAsync = promisify(execFile);
 const PAHO = 'paho-mqtt==2.1.0';
@@ -134,7 +135,7 @@ export async function ensurePaho(): Promise<string> {
     () => false,
   );
   if (!isThere) {
-    await execFileAsync('python3', ['-m', 'pip', 'install', '--quiet', '--target', folder, PAHO]);
+    await installPythonPackage(folder, PAHO);
   }
   return folder;
 }

@@ -8,7 +8,8 @@ const INSTALL_MS = 240_000;
 
 /** Installs a package of PyPI with its dependencies into a folder of its own. */
 export async function installPythonPackage(folder: string, requirement: string): Promise<void> {
-  const args = ['-m', 'pip', 'install', '--quiet', '--target', folder, requirement];
+  // One word: after ` -m pip ` pyenv writes its shims again, and two that do so at once fail.
+  const args = ['-mpip', 'install', '--quiet', '--target', folder, requirement];
   await execFileAsync('python3', args, { timeout: INSTALL_MS });
 }
 
