@@ -195,19 +195,19 @@ test(
 test('no request failed, and none was repeated', async () => {
   const { wretr, wredis, econ, eresp } = await proxy.read('api', 'BACKEND');
   report(`haproxy: ${JSON.stringify({ wretr, wredis, econ, eresp })}`);
-  if (load.report.failures.length > 0) report(await readErrorLines());
+  if (load.report.failures.length > 0) report(await readErrorLines('api'));
   expect(load.report.failures).toEqual([]);
 });
 
-/** Reads what the API's processes logged as errors. */
-async function readErrorLines(): Promise<string> {
-  const names = replicas.filter(({ service }) => service === 'api').map(({ name }) => name);
+/** Reads what the processes of a service logged as warnings and errors. */
+async function readErrorLines(of: Replica['service']): Promise<string> {
+  const names = replicas.filter(({ service }) => service === of).map(({ name }) => name);
   const logs = await Promise.all(
     names.map((name) => engine.podman('logs', `${PROJECT}_${name}_1`)),
   );
   return logs
     .flatMap((log) => log.split('\n'))
-    .filter((line) => line.includes('"level":"error"') || line.includes('"level":50'))
+    .filter((line) => /"level":(40|50)\b/.test(line))
     .slice(0, MAX_ERROR_LINES)
     .join('\n');
 }
@@ -273,6 +273,7 @@ test('every scheduled push arrived on time', async () => {
   report(`${lateMs.length} scheduled pushes, at most ${worst} ms late`);
   expect(lateMs.length).toBeGreaterThan(10);
   expect(Math.min(...lateMs)).toBeGreaterThanOrEqual(0);
+  if (worst > MAX_SCHEDULED_LATE_MS) report(await readErrorLines('delivery-worker'));
   expect(worst).toBeLessThanOrEqual(MAX_SCHEDULED_LATE_MS);
 });
 
