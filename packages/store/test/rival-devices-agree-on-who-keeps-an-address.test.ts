@@ -339,6 +339,40 @@ test.each(['cleared before', 'not cleared before'])(
   },
 );
 
+const HOUR_MS = 3_600_000;
+/** What a fallback to three devices has of the second one, and whether that is offered to FCM before. */
+const FALLBACKS: readonly [string, (nowMs: number) => Partial<Batch>, offered: boolean][] = [
+  ['all wait', (nowMs) => ({ tries: 0, at: new Date(nowMs + HOUR_MS) }), true],
+  ['it waits, others do not', (nowMs) => ({ later: [[1, nowMs + HOUR_MS, 0]] }), true],
+  ['another one waits', (nowMs) => ({ later: [[2, nowMs + HOUR_MS, 0]] }), false],
+  ['FCM is to be tried again', (nowMs) => ({ later: [[1, nowMs + HOUR_MS, 1]] }), false],
+  ['it is due', (nowMs) => ({ later: [[1, nowMs - 1, 0]] }), false],
+];
+
+test.each(FALLBACKS)(
+  'of a fallback in which %s, a former device is offered at once if it waits for nothing else',
+  async (_name, fieldsOf, isOffered) => {
+    const address = newAddress();
+    const { token } = await register(address);
+    await register(address, APP, store, true);
+    const tokens = [`${token.slice(0, -1)}!`, token, `${token}~`];
+    const nowMs = Date.now();
+    const push = newPushId(nowMs);
+    const work = createEmbeddedBatch('mqtt', tokens, 'closed', new Date(nowMs)).work;
+    await under.pushes.insertOne(buildPush({ _id: push, work }));
+    await under.db
+      .collection<InboxDocument>('inbox')
+      .insertOne({ _id: `${token}:${push}`, push, work: push, position: 1 });
+    const recipients = tokens.map((one) => ({ token: one }));
+    const times = { dueAtMs: nowMs, nowMs };
+    const fallback = createFallbackBatch({ id: push, push, app: APP, recipients, ...times });
+    Object.assign(fallback.work, { tries: 1 }, fieldsOf(nowMs));
+    await under.db.collection<BatchDocument>('batches').insertOne(fallback);
+    const { fallbacks } = await store.deletedDevices.clearLeftovers(APP, token);
+    expect(fallbacks).toEqual(isOffered ? [fallbackBatchId(push, 1)] : []);
+  },
+);
+
 test('a former device is deleted when no push can be stored that was sent to it before', async () => {
   const address = newAddress();
   const { token: first } = await register(address);
