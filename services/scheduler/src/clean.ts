@@ -71,9 +71,18 @@ export function createClean(
     return { expired, cleared };
   }
 
+  /** Lists those after the last one, and goes on with the first ones. */
+  async function listNextUncleared(): Promise<{ app: string; token: string }[]> {
+    const next = await deletedDevices.listUncleared(lastUncleared, ITEMS_PER_TICK);
+    const room = ITEMS_PER_TICK - next.length;
+    if (room === 0 || lastUncleared === '') return next;
+    const first = await deletedDevices.listUncleared('', room);
+    return [...next, ...first.filter(({ token }) => token <= lastUncleared)];
+  }
+
   async function clearDevices(): Promise<number> {
-    const devices = await deletedDevices.listUncleared(lastUncleared, ITEMS_PER_TICK);
-    lastUncleared = devices.length < ITEMS_PER_TICK ? '' : (devices.at(-1)?.token ?? '');
+    const devices = await listNextUncleared();
+    lastUncleared = devices.at(-1)?.token ?? '';
     for (const { app, token } of devices) await clearDevice(store, producers, app, token);
     return devices.length;
   }

@@ -23,6 +23,7 @@ const TOKEN = 'c'.repeat(22);
 const HOUR_MS = 3_600_000;
 /** More devices than a page. */
 const ENDED = 130;
+const FORMERS = 150;
 
 let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;
@@ -237,6 +238,31 @@ describe('cleaning', () => {
     await expect(clean()).rejects.toThrow(/validation/);
     expect(await devices.findOne({ _id: 'gone' })).not.toHaveProperty('leaving');
     expect(await fullInboxes.countDocuments()).toBe(0);
+  });
+
+  test('former devices to which a worker delivers stay uncleared, and delay no others', async () => {
+    const { db } = bench;
+    const push = await insertPush();
+    const devices = db.collection<{ _id: string }>('devices');
+    const rows = db.collection<{ _id: string }>('inbox');
+    await bench.pushes.updateOne({ _id: push }, { $set: { 'work.claim': 'held' } });
+    const tokens = Array.from({ length: FORMERS }, (_, n) => `former${1_000 + n}`);
+    await devices.insertOne({ _id: 'next', ...{ app: APP, platform: 'android' } });
+    for (const [position, token] of tokens.entries()) {
+      const provider = { channel: 'fcm', address: token, formerOf: token };
+      const former = { app: APP, platform: 'android', provider, replacedBy: 'next', leaving: true };
+      await devices.insertOne({ _id: token, ...former });
+      await rows.insertOne({ _id: `${token}:${push}`, ...{ push, work: push, position } });
+    }
+    const gone = { app: APP, deletedAt: new Date(), leaving: true };
+    await devices.insertOne({ _id: 'gone', ...gone });
+    const countUncleared = () => devices.countDocuments({ leaving: true });
+    const tickOfOne = createClean(bench.store, bench.store, producers);
+    for (let tick = 0; tick < 3; tick += 1) await tickOfOne();
+    expect(await countUncleared()).toBe(FORMERS);
+    await bench.pushes.updateOne({ _id: push }, { $unset: { 'work.claim': true } });
+    for (let tick = 0; tick < 3; tick += 1) await tickOfOne();
+    expect(await countUncleared()).toBe(0);
   });
 
   test('devices that have ended are deleted and cleared, however many at once, and no others', async () => {
