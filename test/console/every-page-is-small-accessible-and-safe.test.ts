@@ -142,7 +142,9 @@ describe('the first load', () => {
   /** Returns the size of a file as it is sent; the server compresses it like this. Chromium may have dropped its content. */
   async function sizeOf(response: HTTPResponse): Promise<number> {
     expect(response.headers()['content-encoding']).toBe('gzip');
-    return gzipSync(await (await fetch(response.url())).bytes(), { level: 9 }).length;
+    const file = await fetch(response.url());
+    expect(file.status).toBe(200);
+    return gzipSync(await file.bytes(), { level: 9 }).length;
   }
 
   test.each(ALL_PATHS)('of %s has at most 220 KB of scripts and styles', async (path) => {
